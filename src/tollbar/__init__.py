@@ -1,0 +1,3 @@
+"""tollbar: a self-hosted control plane for LLM agents."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""Profiles and adapters: how one agent is run."""

@@ -1,0 +1,1 @@
+"""Money: budgets with hard caps, reservations before spending, settlement after."""

@@ -1,0 +1,147 @@
+"""Rules of money: reserve before spending, settle after, stop at the cap (design, section 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from tollbar.budget import store
+from tollbar.budget.schemas import (
+    BudgetState,
+    BudgetView,
+    CallState,
+    Decision,
+    Lease,
+    Level,
+    Reached,
+    Reserved,
+    Wait,
+)
+from tollbar.budget.tables import BudgetRow
+from tollbar.kit.ids import new_id
+
+
+async def open_budget(session: AsyncSession, level: Level, subject: str, cap_pusd: int | None) -> str:
+    """Opens a budget and returns its id; `cap_pusd` None means that it only counts."""
+    budget_id = new_id("bud")
+    await store.add_budget(session, budget_id, level.rank, f"{level.value}:{subject}", cap_pusd)
+    return budget_id
+
+
+async def reserve_lease(session: AsyncSession, lease: Lease) -> Decision:
+    """Reserves a slice of sandbox time on the whole chain, or says that it must wait, or that a cap is reached.
+
+    Reached means: the slice does not fit although every outstanding reservation came back as far as it still can
+    (an open lease keeps what it has used). Runs in the caller's transaction, which must end right after.
+    """
+    rows = await store.lock(session, lease.chain)
+    for row in rows:
+        if row.state != BudgetState.OPEN:
+            return Reached(row.id, lease.worst_pusd)
+        if row.cap_pusd is not None:
+            solid = row.cap_pusd - row.settled_pusd - row.overrun_pusd - await store.surely_gone(session, row.id)
+            if lease.worst_pusd > solid:
+                return Reached(row.id, lease.worst_pusd)
+    if any(_free(row) < lease.worst_pusd for row in rows if row.cap_pusd is not None):
+        return Wait()
+    done = await store.reserve(session, lease.chain, lease.worst_pusd)
+    assert done, "the rows are locked and were just found to have room"
+    return Reserved(await store.add_lease(session, lease))
+
+
+def _free(row: BudgetRow) -> int:
+    assert row.cap_pusd is not None
+    return row.cap_pusd - row.settled_pusd - row.overrun_pusd - row.reserved_pusd
+
+
+async def settle_lease(session: AsyncSession, lease_id: str, cost_pusd: int) -> bool:
+    """Settles a lease at what was used and frees the rest; False when it had ended before (no money moves)."""
+    return await _end(session, lease_id, CallState.SETTLED, "used", cost_pusd)
+
+
+async def write_off(session: AsyncSession, *, subjects: Sequence[str] = (), workers: Sequence[str] = ()) -> int:
+    """Settles open calls of lost tries or dead workers at their worst case: a loss is never counted as zero.
+
+    Returns how many were written off; the rest had been ended by somebody else.
+    """
+    if not subjects and not workers:
+        return 0
+    done = 0
+    for call in await store.open_calls(session, subjects=subjects, workers=workers):
+        done += await _end(session, call.id, CallState.WRITTEN_OFF, "crash", call.worst_pusd)
+    return done
+
+
+async def write_off_expired(session: AsyncSession, limit: int = 100) -> int:
+    """Writes off calls whose lease ended more than a minute ago without a word from their worker."""
+    done = 0
+    for call in await store.expired_calls(session, limit):
+        done += await _end(session, call.id, CallState.WRITTEN_OFF, "expired", call.worst_pusd)
+    return done
+
+
+async def _end(session: AsyncSession, call_id: str, to: CallState, outcome: str, cost_pusd: int) -> bool:
+    await store.lock(session, await store.chain_of(session, call_id))
+    ended = await store.end_call(session, call_id, to, outcome, cost_pusd)
+    if ended is None:
+        return False
+    await store.apply_end(session, ended)
+    return True
+
+
+async def stop(session: AsyncSession, reached: Reached, call_id: str) -> bool:
+    """Marks a budget as exceeded; True for the one caller whose refusal did it (it then stops the Job)."""
+    return await store.move(
+        session,
+        reached.budget_id,
+        BudgetState.EXCEEDED,
+        came_from=BudgetState.OPEN,
+        stopped_by=call_id,
+        stopped_scope=Level.JOB.value,
+        stopped_worst_pusd=reached.worst_pusd,
+        stopped_at=text("clock_timestamp()"),
+    )
+
+
+async def close(session: AsyncSession, budget_id: str) -> None:
+    """Closes an open budget when its Job is over; one that stopped the Job keeps saying so."""
+    await store.move(session, budget_id, BudgetState.CLOSED, came_from=BudgetState.OPEN)
+
+
+async def view(session: AsyncSession, budget_id: str) -> BudgetView:
+    """Returns one budget; it must exist."""
+    return (await views(session, [budget_id]))[budget_id]
+
+
+async def views(session: AsyncSession, budget_ids: Sequence[str]) -> dict[str, BudgetView]:
+    """Returns budgets by id, in one query."""
+    rows = await store.read(session, budget_ids)
+    return {key: _view(row) for key, row in rows.items()}
+
+
+async def spent_on_many(session: AsyncSession, subjects: Sequence[str]) -> dict[str, dict[str, int]]:
+    """Returns pUSD spent on each subject over all its tries: `model`, `sandbox`, `verifier`, `total`."""
+    spent = {subject: {"model": 0, "sandbox": 0, "verifier": 0, "total": 0} for subject in subjects}
+    for row in await store.spent_by_subject(session, subjects):
+        parts = spent[row.subject]
+        parts["verifier" if row.purpose == "verifier" else row.kind] += row.pusd
+        parts["total"] += row.pusd
+    return spent
+
+
+def _view(row: BudgetRow) -> BudgetView:
+    return BudgetView(
+        budget_id=row.id,
+        cap_pusd=row.cap_pusd,
+        settled_pusd=row.settled_pusd,
+        reserved_pusd=row.reserved_pusd,
+        overrun_pusd=row.overrun_pusd,
+        model_pusd=row.model_pusd,
+        verifier_pusd=row.verifier_pusd,
+        state=BudgetState(row.state),
+        stopped_by=row.stopped_by,
+        stopped_scope=row.stopped_scope,
+        stopped_worst_pusd=row.stopped_worst_pusd,
+    )

@@ -1,0 +1,84 @@
+"""Tables of money: one row per budget, one row per reservation. No counter lives anywhere else."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import CheckConstraint, Index, SmallInteger, UniqueConstraint, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from tollbar.db.base import Base
+
+
+class BudgetRow(Base):
+    """A cap and what is gone of it. The constraint `cap_holds` is the promise itself, kept by the database."""
+
+    __tablename__ = "budget"
+    __table_args__ = (
+        UniqueConstraint("level", "subject"),
+        CheckConstraint("cap_pusd IS NULL OR settled_pusd + reserved_pusd <= cap_pusd", name="cap_holds"),
+        CheckConstraint(
+            "cap_pusd >= 0 AND settled_pusd >= 0 AND reserved_pusd >= 0 AND overrun_pusd >= 0", name="signs"
+        ),
+        CheckConstraint("model_pusd + verifier_pusd <= settled_pusd + overrun_pusd", name="parts"),
+        CheckConstraint("state IN ('open', 'exceeded', 'unmetered', 'closed')", name="state"),
+    )
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    level: Mapped[int] = mapped_column(SmallInteger)
+    subject: Mapped[str]
+    cap_pusd: Mapped[int | None]
+    settled_pusd: Mapped[int] = mapped_column(server_default="0")
+    reserved_pusd: Mapped[int] = mapped_column(server_default="0")
+    overrun_pusd: Mapped[int] = mapped_column(server_default="0")
+    model_pusd: Mapped[int] = mapped_column(server_default="0")
+    verifier_pusd: Mapped[int] = mapped_column(server_default="0")
+    state: Mapped[str] = mapped_column(server_default="open")
+    stopped_by: Mapped[str | None]
+    stopped_scope: Mapped[str | None]
+    stopped_worst_pusd: Mapped[int | None]
+    stopped_at: Mapped[datetime | None]
+
+
+class LedgerCallRow(Base):
+    """One reservation: a sandbox lease (or, with the gateway, one model call attempt), from reserve to its end."""
+
+    __tablename__ = "ledger_call"
+    __table_args__ = (
+        CheckConstraint(
+            "(state IN ('settled', 'released', 'written_off')) = (cost_pusd IS NOT NULL)", name="cost_at_end"
+        ),
+        CheckConstraint("cost_pusd IS NULL OR (cost_pusd >= 0 AND cost_pusd <= worst_pusd)", name="cost_within"),
+        CheckConstraint("worst_pusd >= 0 AND overrun_pusd >= 0", name="signs"),
+        CheckConstraint("kind IN ('model', 'sandbox')", name="kind"),
+        CheckConstraint("purpose IN ('agent', 'verifier', 'team', 'system')", name="purpose"),
+        CheckConstraint("state IN ('reserved', 'sent', 'settled', 'released', 'written_off', 'refused')", name="state"),
+        Index("ix_ledger_call_open_expiry", "expires_at", postgresql_where=text("state IN ('reserved', 'sent')")),
+        Index(
+            "ix_ledger_call_open_budget",
+            "budget_ids",
+            postgresql_using="gin",
+            postgresql_where=text("state IN ('reserved', 'sent')"),
+        ),
+        Index("ix_ledger_call_open_worker", "worker_id", postgresql_where=text("state IN ('reserved', 'sent')")),
+        Index("ix_ledger_call_subject", "subject", "created_at"),
+    )
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    kind: Mapped[str]
+    purpose: Mapped[str]
+    budget_ids: Mapped[list[str]]
+    subject: Mapped[str]
+    worker_id: Mapped[str]
+    rate_pusd: Mapped[int | None]
+    """pUSD a second, of a sandbox lease."""
+    worst_pusd: Mapped[int]
+    cost_pusd: Mapped[int | None]
+    overrun_pusd: Mapped[int] = mapped_column(server_default="0")
+    priced: Mapped[bool] = mapped_column(server_default=text("true"))
+    state: Mapped[str]
+    outcome: Mapped[str | None]
+    created_at: Mapped[datetime] = mapped_column(server_default=text("clock_timestamp()"))
+    sent_at: Mapped[datetime | None]
+    ended_at: Mapped[datetime | None]
+    expires_at: Mapped[datetime]

@@ -1,0 +1,1 @@
+"""The command line: noun, verb; data on stdout, everything else on stderr."""

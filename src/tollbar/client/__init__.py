@@ -1,0 +1,1 @@
+"""Typed HTTP client of the server, for the command line and for users' scripts."""

@@ -1,0 +1,1 @@
+"""Datasets: names, versions, splits, the task format read strictly, digests, and what a selector means."""

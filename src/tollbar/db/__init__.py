@@ -1,0 +1,1 @@
+"""Database sessions, the declarative base, migrations, and the embedded server."""

@@ -1,0 +1,46 @@
+"""One pool of connections and the two ways to use it: read, or one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from sqlalchemy.engine import make_url
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
+
+
+@dataclass(frozen=True)
+class Database:
+    """An open database. Services receive a session; interfaces and flows open one here and commit once."""
+
+    url: str
+    engine: AsyncEngine
+    sessions: async_sessionmaker[AsyncSession]
+
+    @asynccontextmanager
+    async def session(self) -> AsyncGenerator[AsyncSession]:
+        """Yields a session for reading; whatever it wrote is rolled back."""
+        async with self.sessions() as session:
+            yield session
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncGenerator[AsyncSession]:
+        """Yields a session in one transaction, committed at the end and rolled back on an error."""
+        async with self.sessions() as session, session.begin():
+            yield session
+
+    async def close(self) -> None:
+        """Closes every connection."""
+        await self.engine.dispose()
+
+
+def psycopg_url(url: str) -> str:
+    """Returns the URL in the form that SQLAlchemy and the engine read (`postgresql+psycopg://...`)."""
+    return make_url(url).set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
+
+
+def open_database(url: str, *, pool_size: int = 10) -> Database:
+    """Returns a database whose connections are made when they are needed; nothing is sent yet."""
+    engine = create_async_engine(psycopg_url(url), pool_size=pool_size, max_overflow=0, pool_pre_ping=True)
+    return Database(psycopg_url(url), engine, async_sessionmaker(engine, expire_on_commit=False))

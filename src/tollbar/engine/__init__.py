@@ -1,0 +1,1 @@
+"""Durable work behind one small port; the only package that imports the engine library."""

@@ -1,0 +1,96 @@
+"""What the rest of the product knows of durable execution: work by name and id, in the caller's transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Protocol, TypeVar
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+Json = str | int | float | bool | None | list["Json"] | dict[str, "Json"]
+F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
+
+
+class EngineState(StrEnum):
+    """What the engine says of one piece of work."""
+
+    DELAYED = "DELAYED"
+    ENQUEUED = "ENQUEUED"
+    PENDING = "PENDING"
+    SUCCESS = "SUCCESS"
+    ERROR = "ERROR"
+    CANCELLED = "CANCELLED"
+    EXHAUSTED = "MAX_RECOVERY_ATTEMPTS_EXCEEDED"
+
+
+@dataclass(frozen=True)
+class Work:
+    """One piece of work. `flow` is a registered name, `args` are ids and small values; smaller priority goes first."""
+
+    id: str
+    flow: str
+    queue: str
+    args: tuple[Json, ...] = ()
+    priority: int = 1000
+
+
+@dataclass(frozen=True)
+class Pending:
+    """Work that an executor holds."""
+
+    id: str
+    flow: str
+    queue: str | None
+
+
+class Engine(Protocol):
+    """The port. Everything that enqueues needs only this; `start` and `stop` are for processes that work."""
+
+    def flow(self, name: str) -> Callable[[F], F]:
+        """Registers an async function as the flow of that name; all flows are registered before `start`."""
+        ...
+
+    async def step(
+        self, name: str, function: Callable[..., Awaitable[Json]], *args: Any, preemptible: bool = False
+    ) -> Any:
+        """Runs `function(*args)` as a checkpointed step of the running flow and returns its (JSON) result.
+
+        A finished step is not run again after a crash. A preemptible step is cancelled within about a second when
+        its flow is cancelled: its `finally` must kill what it started.
+        """
+        ...
+
+    async def enqueue(self, session: AsyncSession, *work: Work) -> None:
+        """Enqueues inside the caller's transaction; an id that exists raises, since it is a bug or a lost race."""
+        ...
+
+    async def cancel(self, ids: Sequence[str]) -> None:
+        """Cancels work and its children; what ended stays as it is, unknown ids are passed over."""
+        ...
+
+    async def state(self, ids: Sequence[str]) -> dict[str, EngineState]:
+        """Returns the state of each known id."""
+        ...
+
+    async def pending_of(self, executor_id: str) -> list[Pending]:
+        """Returns what that executor has claimed and not ended."""
+        ...
+
+    async def resume(self, ids: Sequence[str], queue: str) -> None:
+        """Hands a dead executor's work to the living; only under the reaper's lock."""
+        ...
+
+    async def purge(self, before: datetime, limit: int = 500) -> int:
+        """Deletes rows of work that ended before that moment; returns how many."""
+        ...
+
+    async def start(self, queues: Sequence[str]) -> None:
+        """Begins to claim work from those queues; called once, on the event loop's own thread."""
+        ...
+
+    async def stop(self) -> None:
+        """Stops claiming, cancels what runs here and awaits its `finally` blocks; the rows stay for take-over."""
+        ...

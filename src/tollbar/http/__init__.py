@@ -1,0 +1,1 @@
+"""The HTTP interface: /v1, mounted again at /api/v1."""

@@ -1,0 +1,1 @@
+"""Agent Jobs and Trials: submission, durable execution, grading, scores."""

@@ -1,0 +1,124 @@
+"""How Trials and Jobs end: once, in one transaction, with the Job's row locked first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from tollbar.budget import service as budget
+from tollbar.budget.schemas import Reached
+from tollbar.engine.port import Engine, Work
+from tollbar.jobs import store
+from tollbar.jobs.states import JOB_TERMINAL, JobErrorCode, JobState, Reason, TrialState
+from tollbar.jobs.tables import JobRow
+from tollbar.kit.money import format_usd
+
+CONTROL_QUEUE: Final = "control"
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What a Trial ends with: a reward, or a reason for none; `values` are further columns of its row."""
+
+    state: TrialState
+    values: dict[str, Any]
+    reward: float | None = None
+    passed: bool = False
+
+
+def unscored(reason: Reason, detail: str | None, message: str | None, **values: Any) -> Ending:
+    """Returns the ending of a Trial without reward."""
+    facts = {"reason": reason.value, "reason_detail": detail, "message": message, **values}
+    return Ending(TrialState.FAILED, facts)
+
+
+async def end_trial(
+    session: AsyncSession, job_id: str, trial_id: str, try_no: int, task_seq: int, ending: Ending, now: datetime
+) -> bool:
+    """Ends a Trial of exactly this try and, with the last one, its Job; False when it had ended before."""
+    job = await store.lock_job(session, job_id)
+    assert job is not None
+    moved = await store.move_trial(
+        session, trial_id, try_no, ending.state, finished_at=now, reward=ending.reward, **ending.values
+    )
+    if not moved:
+        return False
+    await store.add_to_task(session, job_id, task_seq, ending.state, ending.reward, passed=ending.passed)
+    await end_job_if_done(session, job, now)
+    return True
+
+
+async def end_stopping(
+    session: AsyncSession, job_id: str, trial_id: str, try_no: int, task_seq: int, now: datetime
+) -> bool:
+    """Ends a Trial that was being stopped, with the reason for which its Job stops."""
+    job = await store.lock_job(session, job_id)
+    assert job is not None
+    ending = Ending(TrialState.CANCELLED, {"reason": stop_reason(job).value})
+    return await end_trial(session, job_id, trial_id, try_no, task_seq, ending, now)
+
+
+def stop_reason(job: JobRow) -> Reason:
+    """Returns why a stopping Job's Trials are cancelled: its cap, or a person."""
+    return Reason(job.error_code) if job.error_code in {"BUDGET_EXCEEDED", "BUDGET_UNMETERED"} else Reason.CANCELLED
+
+
+async def end_job_if_done(session: AsyncSession, job: JobRow, now: datetime) -> None:
+    """Ends a (locked) Job when none of its Trials is left, and closes its budget."""
+    if job.state in JOB_TERMINAL or not job.expanded or await store.live_exists(session, job.id):
+        return
+    if job.state == JobState.STOPPING:
+        done = await store.move_job(session, job.id, JobState.CANCELLED, finished_at=now)
+    elif any(task.n_succeeded for task in await store.tasks(session, job.id)):
+        done = await store.move_job(session, job.id, JobState.COMPLETED, finished_at=now)
+    else:
+        message = "Every Trial ended without a reward; their reasons say why."
+        done = await store.move_job(
+            session,
+            job.id,
+            JobState.FAILED,
+            finished_at=now,
+            error_code=JobErrorCode.NO_TRIAL_SCORED.value,
+            error_message=message,
+        )
+    if done:
+        await budget.close(session, job.budget_id)
+
+
+async def stop_job(
+    session: AsyncSession, engine: Engine, job: JobRow, now: datetime, *, error: dict[str, str] | None = None
+) -> bool:
+    """Stops a (locked) Job: what waits is cancelled at once, what runs is ended by the stop flow.
+
+    `error` says that the system stopped it (`error_code`, `error_message`, `error_scope`). False: it had ended or
+    was stopping already, and nothing changes.
+    """
+    if not await store.move_job(session, job.id, JobState.STOPPING, expanded=True, **(error or {})):
+        return False
+    await session.refresh(job)
+    reason = stop_reason(job).value
+    await store.cancel_waiting(session, job.id, reason, now)
+    if await store.stop_active(session, job.id):
+        await engine.enqueue(session, Work(f"stop:{job.id}", "stop", CONTROL_QUEUE, (job.id,), priority=1))
+    await end_job_if_done(session, job, now)
+    return True
+
+
+async def cap_reached(
+    session: AsyncSession, engine: Engine, job_id: str, reached: Reached, call_id: str, now: datetime
+) -> None:
+    """Stops a Job whose cap is reached; many Trials may say so at once, and the first one does it."""
+    job = await store.lock_job(session, job_id)
+    assert job is not None
+    await budget.stop(session, reached, call_id)
+    cap = (await budget.view(session, reached.budget_id)).cap_pusd or 0
+    error = {
+        "error_code": JobErrorCode.BUDGET_EXCEEDED.value,
+        "error_message": f"The cap of {format_usd(cap)} USD leaves no room for the next call"
+        f" (up to {format_usd(reached.worst_pusd)} USD).",
+        "error_scope": "job",
+    }
+    await stop_job(session, engine, job, now, error=error)

@@ -1,0 +1,68 @@
+"""From seals to artifact rows: what a Trial left, by name and kind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from tollbar.artifacts.blobs import BlobStore
+from tollbar.artifacts.schemas import ArtifactKind, NewArtifact
+from tollbar.datasets.taskfile import Task
+from tollbar.sandboxes.interface import ArtifactPath, Seal, SealedEntry
+
+AGENT_LOGS: Final = ArtifactPath("/logs/agent", "agent")
+VERIFIER_LOGS: Final = ArtifactPath("/logs/verifier", "verifier")
+
+
+def agent_paths(task: Task) -> list[ArtifactPath]:
+    """Returns what is sealed after the agent: its logs, then the declared entries (`/logs/artifacts` is implicit)."""
+    declared = [ArtifactPath(entry.source, entry.destination, tuple(entry.exclude)) for entry in task.artifacts()]
+    return [AGENT_LOGS, *declared]
+
+
+def agent_artifacts(seal: Seal) -> list[NewArtifact]:
+    """Returns the rows of a seal: files with their hashes, and declared files that the agent did not write."""
+    items: list[NewArtifact] = []
+    for entry in seal.entries:
+        if entry.source == AGENT_LOGS.source:
+            items += _files(entry, ArtifactKind.LOG)
+        elif entry.status == "missing" and entry.source != "/logs/artifacts":
+            items.append(NewArtifact.missing(entry.destination, ArtifactKind.OUTPUT))
+        else:
+            items += _files(entry, ArtifactKind.OUTPUT)
+    return items
+
+
+def verifier_artifacts(seal: Seal) -> list[NewArtifact]:
+    """Returns the rows of what the verifier wrote."""
+    return [item for entry in seal.entries for item in _files(entry, ArtifactKind.VERIFIER)]
+
+
+def _files(entry: SealedEntry, kind: ArtifactKind) -> Iterable[NewArtifact]:
+    return [
+        NewArtifact.file(member.path, kind, size=member.size, sha256=member.sha256)
+        for member in entry.members
+        if member.kind == "file" and member.sha256 is not None
+    ]
+
+
+async def with_log(blobs: BlobStore, items: Sequence[NewArtifact], name: str, path: Path) -> list[NewArtifact]:
+    """Stores a log that was written outside the sandbox, removes its file, and drops what has its name."""
+
+    def store() -> NewArtifact | None:
+        if not path.exists():
+            return None
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            size = os.fstat(descriptor).st_size
+            sha256 = blobs.put_fd(descriptor, size)
+        finally:
+            os.close(descriptor)
+            path.unlink()
+        return NewArtifact.file(name, ArtifactKind.LOG, size=size, sha256=sha256)
+
+    log = await asyncio.to_thread(store)
+    return list(items) if log is None else [log, *(item for item in items if item.name != name)]

@@ -1,0 +1,58 @@
+"""The pump: admits Trials fairly from our own table, ahead of free slots, so that no slot waits for a queue poll."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from tollbar.db.session import Database
+from tollbar.engine.port import Engine, Work
+from tollbar.jobs import store
+
+PUMP_LOCK: Final = 1
+
+Capacity = Callable[[AsyncSession], Awaitable[int]]
+"""Returns how many Trials the living workers may hold together, running and claimed ahead."""
+
+
+@dataclass(frozen=True)
+class Pump:
+    """Moves Trials from `pending` to `admitted` and enqueues them in the same transaction."""
+
+    database: Database
+    engine: Engine
+    capacity: Capacity
+    queue: str
+    project_limit: int = 256
+    """Trials of one project that may run at once."""
+
+    async def run_once(self) -> int:
+        """Admits what fits now and returns how many; 0 when another process holds the pump's lock."""
+        async with self.database.transaction() as session:
+            if not await store.pump_lock(session, PUMP_LOCK):
+                return 0
+            room = await self.capacity(session) - await store.load(session)
+            if room <= 0:
+                return 0
+            admitted = await store.admit(session, room, self.project_limit)
+            work = [
+                Work(trial_work_id(row.id, row.try_no), "trial", self.queue, (row.id, row.try_no), row.rank_priority)
+                for row in admitted
+            ]
+            await self.engine.enqueue(session, *work)
+            return len(admitted)
+
+
+def trial_work_id(trial_id: str, try_no: int) -> str:
+    """Returns the engine's id of one try of a Trial."""
+    return f"trial:{trial_id}:{try_no}"
+
+
+def read_work_id(work_id: str) -> tuple[str, int] | None:
+    """Returns (trial, try) of an engine id, or None when it is no Trial's."""
+    kind, _, rest = work_id.partition(":")
+    trial_id, _, try_no = rest.rpartition(":")
+    return (trial_id, int(try_no)) if kind == "trial" and try_no.isdigit() else None

@@ -1,0 +1,83 @@
+"""What a backend cannot give a task is refused before a sandbox is made or money is reserved: one pure function.
+
+It reads the task's needs as they stand in the catalogue, so a submission asks it without opening any task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tollbar.sandboxes.interface import Capabilities, Network
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Why a task cannot run here: the detail of `ENVIRONMENT_REFUSED`, and a message that names the key."""
+
+    detail: str
+    message: str
+
+
+_NETWORKS: Final = {"allowlist": Network.ALLOWLIST, "public": Network.PUBLIC}
+
+
+def check(needs: Mapping[str, Any], can: Capabilities, params: Mapping[str, Any], *, oracle: bool) -> Refused | None:
+    """Returns the first thing that the task asks and cannot have, or None.
+
+    `params` are the Job's parameters: the only place where variables of a task may come from. `oracle`: the task's
+    solution runs, so its variables count, too.
+    """
+    return next(_problems(needs, can, params, oracle=oracle), None)
+
+
+def _problems(
+    needs: Mapping[str, Any], can: Capabilities, params: Mapping[str, Any], *, oracle: bool
+) -> Iterator[Refused]:
+    if needs["os"] != "linux":
+        yield Refused("os", f"environment.os: no backend here runs {needs['os']}.")
+    if needs["compose"] and not can.compose:
+        yield Refused("key", "docker-compose.yaml: this backend runs no services; the docker backend does.")
+    if needs["users"] and not can.users:
+        yield Refused("key", f"user: this backend runs one user only, not {', '.join(needs['users'])}; docker does.")
+    if needs["gpus"] and not can.gpu:
+        yield Refused("gpu", "environment.gpus: this backend gives no GPU.")
+    if needs["tpu"]:
+        yield Refused("gpu", "environment.tpu: no backend here gives a TPU.")
+    for network in needs["networks"]:
+        yield from _network(network, can)
+    missing = [*needs["variables"], *(needs["solution_variables"] if oracle else [])]
+    for name in missing:
+        if name not in params:
+            yield Refused("variable", f"${{{name}}}: the task needs this variable; give it as a parameter of the Job.")
+    yield from _not_yet(needs)
+
+
+def _network(network: Mapping[str, Any], can: Capabilities) -> Iterator[Refused]:
+    wanted = _NETWORKS.get(network["mode"] or "")
+    if wanted is not None and wanted not in can.networks:
+        yield Refused("network", f"{network['phase']}: network_mode {network['mode']} is not granted by this runner.")
+    elif network["changes"]:
+        yield Refused("network", f"{network['phase']}: the network cannot change after the start on this backend.")
+
+
+def _not_yet(needs: Mapping[str, Any]) -> Iterator[Refused]:
+    """What the format has and this version does not run."""
+    if needs["steps"]:
+        yield Refused("key", "[[steps]]: multi-step tasks are read, and not run in this version.")
+    if needs["healthcheck"]:
+        yield Refused("key", "healthcheck: not run in this version.")
+    if needs["mcp_servers"]:
+        yield Refused("key", "environment.mcp_servers: not offered in this version.")
+    if needs["skills"]:
+        yield Refused("key", "environment.skills_dir: not offered in this version.")
+    if needs["verifier_model"]:
+        yield Refused("key", "metadata.tollbar.verifier_model: model judges are not in this version.")
+
+
+def substitutions(needs: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Returns what is silently public elsewhere and closed here: a task that writes no network mode gets none."""
+    if any(network["mode"] is None for network in needs["networks"]):
+        return [{"kind": "network", "declared": "public", "used": "none"}]
+    return []

@@ -1,0 +1,382 @@
+"""Every statement on Jobs and Trials. Reads for people are scoped by the actor's project; moves are compare-and-set.
+
+A Job's row is locked before its Trials wherever both are written, so the last of two Trials that end at once sees
+the other's end and closes the Job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from sqlalchemy import Row, and_, bindparam, exists, func, or_, select, text, tuple_, update
+from sqlalchemy.dialects.postgresql import ARRAY, TEXT
+from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from tollbar.access.principal import Principal
+from tollbar.jobs.states import JOB_MOVES, TRIAL_ACTIVE, TRIAL_MOVES, TRIAL_TERMINAL, JobState, TrialState
+from tollbar.jobs.tables import JobRow, JobTaskRow, SealRow, TrialRow
+from tollbar.kit.paging import PageRequest
+
+_LIVE: Final = tuple(state.value for state in TrialState if state not in TRIAL_TERMINAL)
+_ACTIVE: Final = tuple(sorted(TRIAL_ACTIVE))
+_WAITING: Final = (TrialState.PENDING.value, TrialState.ADMITTED.value)
+_IDS: Final = bindparam("ids", type_=ARRAY(TEXT))
+
+_CANCEL_WAITING = text(
+    """
+    WITH gone AS (
+      UPDATE trial SET state = 'cancelled', reason = :reason, finished_at = :now
+       WHERE job_id = :job AND state IN ('pending', 'admitted') RETURNING task_seq),
+    sums AS (SELECT task_seq, count(*) AS n FROM gone GROUP BY task_seq)
+    UPDATE job_task SET n_cancelled = n_cancelled + sums.n FROM sums
+     WHERE job_task.job_id = :job AND job_task.seq = sums.task_seq
+    """
+)
+
+_NEXT_TRY = text(
+    """
+    UPDATE trial SET state = 'pending', try_no = try_no + 1, owner = NULL, losses = losses + :lost
+     WHERE id = ANY(:ids) AND state IN ('admitted', 'starting', 'running', 'verifying') AND losses + :lost < :bound
+    RETURNING id
+    """
+).bindparams(_IDS)
+
+# Each Job and each project gets its share in turn: `job_rank` counts what a Job already runs.
+_CHOOSE = text(
+    """
+    WITH load AS (
+      SELECT job_id, count(*) AS n FROM trial
+       WHERE state IN ('admitted', 'starting', 'running', 'verifying', 'stopping') GROUP BY job_id),
+    project_load AS (
+      SELECT j.project_id, sum(l.n) AS n FROM load l JOIN job j ON j.id = l.job_id GROUP BY j.project_id),
+    candidate AS (
+      SELECT t.id, t.try_no, j.project_id, j.rank_priority,
+             coalesce(l.n, 0) + row_number() OVER (PARTITION BY t.job_id ORDER BY t.seq) AS job_rank
+        FROM job j LEFT JOIN load l ON l.job_id = j.id
+       CROSS JOIN LATERAL (
+         SELECT id, try_no, seq, job_id FROM trial WHERE job_id = j.id AND state = 'pending' ORDER BY seq
+          LIMIT greatest(j.max_running - coalesce(l.n, 0), 0)) t
+       WHERE j.state = 'running'),
+    ranked AS (
+      SELECT c.id, c.try_no, c.rank_priority, c.job_rank,
+             coalesce(pl.n, 0) + row_number() OVER (
+               PARTITION BY c.project_id ORDER BY c.rank_priority, c.job_rank, c.id) AS project_rank
+        FROM candidate c LEFT JOIN project_load pl ON pl.project_id = c.project_id)
+    SELECT id, try_no, rank_priority FROM ranked WHERE project_rank <= :project_limit
+     ORDER BY rank_priority, project_rank, job_rank, id LIMIT :room
+    """
+)
+
+
+# --- submission and expansion
+
+
+async def add_job(session: AsyncSession, job: JobRow, tasks: Iterable[JobTaskRow]) -> None:
+    session.add(job)
+    await session.flush()
+    session.add_all(tasks)
+    await session.flush()
+
+
+async def job_by_request(session: AsyncSession, actor: Principal, request_id: str) -> JobRow | None:
+    return await session.scalar(
+        select(JobRow).where(JobRow.project_id == actor.project_id, JobRow.request_id == request_id)
+    )
+
+
+async def lock_job(session: AsyncSession, job_id: str) -> JobRow | None:
+    """Returns the Job with its row locked until the transaction ends."""
+    query = select(JobRow).where(JobRow.id == job_id).with_for_update(key_share=True)
+    return await session.scalar(query.execution_options(populate_existing=True))
+
+
+async def tasks(session: AsyncSession, job_id: str) -> list[JobTaskRow]:
+    query = select(JobTaskRow).where(JobTaskRow.job_id == job_id).order_by(JobTaskRow.seq)
+    return list(await session.scalars(query.execution_options(populate_existing=True)))
+
+
+async def tasks_of(session: AsyncSession, job_ids: Sequence[str]) -> dict[str, list[JobTaskRow]]:
+    found: dict[str, list[JobTaskRow]] = {job_id: [] for job_id in job_ids}
+    query = select(JobTaskRow).where(JobTaskRow.job_id.in_(job_ids)).order_by(JobTaskRow.job_id, JobTaskRow.seq)
+    for row in await session.scalars(query):
+        found[row.job_id].append(row)
+    return found
+
+
+async def add_trials(session: AsyncSession, rows: Sequence[dict[str, Any]]) -> None:
+    """Adds Trials once: a repeated expansion finds them there."""
+    await session.execute(upsert(TrialRow).on_conflict_do_nothing(), rows)
+
+
+async def mark_expanded(session: AsyncSession, job_id: str) -> None:
+    await session.execute(update(JobRow).where(JobRow.id == job_id).values(expanded=True))
+
+
+async def move_job(session: AsyncSession, job_id: str, to: JobState, **values: Any) -> bool:
+    """Moves a Job if its state allows it; says whether this call did it."""
+    origins = [state.value for state, targets in JOB_MOVES.items() if to in targets]
+    result: Any = await session.execute(
+        update(JobRow).where(JobRow.id == job_id, JobRow.state.in_(origins)).values(state=to.value, **values)
+    )
+    return result.rowcount == 1
+
+
+# --- Trials on their way
+
+
+async def move_trial(
+    session: AsyncSession,
+    trial_id: str,
+    try_no: int,
+    to: TrialState,
+    *,
+    origins: Iterable[TrialState] | None = None,
+    **values: Any,
+) -> bool:
+    """Moves a Trial of exactly this try if its state allows it: what a zombie writes changes no row."""
+    allowed = {state for state, targets in TRIAL_MOVES.items() if to in targets}
+    chosen = allowed if origins is None else allowed & set(origins)
+    result: Any = await session.execute(
+        update(TrialRow)
+        .where(TrialRow.id == trial_id, TrialRow.try_no == try_no, TrialRow.state.in_([s.value for s in chosen]))
+        .values(state=to.value, **values)
+    )
+    return result.rowcount == 1
+
+
+async def note_trial(session: AsyncSession, trial_id: str, try_no: int, **values: Any) -> None:
+    """Writes facts of a running Trial of exactly this try."""
+    await session.execute(
+        update(TrialRow)
+        .where(TrialRow.id == trial_id, TrialRow.try_no == try_no, TrialRow.state.in_(_LIVE))
+        .values(**values)
+    )
+
+
+async def add_to_task(
+    session: AsyncSession, job_id: str, task_seq: int, end: TrialState, reward: float | None, *, passed: bool
+) -> None:
+    """Adds an ended Trial to the sums of its task."""
+    column = {
+        TrialState.SUCCEEDED: JobTaskRow.n_succeeded,
+        TrialState.FAILED: JobTaskRow.n_failed,
+        TrialState.CANCELLED: JobTaskRow.n_cancelled,
+    }[end]
+    values: dict[Any, Any] = {column: column + 1}
+    if reward is not None:
+        values[JobTaskRow.reward_sum] = JobTaskRow.reward_sum + reward
+        values[JobTaskRow.n_passed] = JobTaskRow.n_passed + int(passed)
+    await session.execute(
+        update(JobTaskRow).where(JobTaskRow.job_id == job_id, JobTaskRow.seq == task_seq).values(values)
+    )
+
+
+async def working_set(session: AsyncSession, trial_id: str) -> tuple[TrialRow, JobRow, JobTaskRow] | None:
+    """Returns a Trial with its Job and task, as they are now."""
+    query = (
+        select(TrialRow, JobRow, JobTaskRow)
+        .join(JobRow, JobRow.id == TrialRow.job_id)
+        .join(JobTaskRow, and_(JobTaskRow.job_id == TrialRow.job_id, JobTaskRow.seq == TrialRow.task_seq))
+        .where(TrialRow.id == trial_id)
+    )
+    row = (await session.execute(query)).one_or_none()
+    return None if row is None else (row[0], row[1], row[2])
+
+
+async def live_exists(session: AsyncSession, job_id: str) -> bool:
+    """Says whether a Trial of the Job has not ended."""
+    query = select(exists().where(TrialRow.job_id == job_id, TrialRow.state.in_(_LIVE)))
+    return bool(await session.scalar(query))
+
+
+async def cancel_waiting(session: AsyncSession, job_id: str, reason: str, now: Any) -> None:
+    """Cancels every Trial of a Job that no sandbox was started for, and counts them."""
+    await session.execute(_CANCEL_WAITING, {"job": job_id, "reason": reason, "now": now})
+
+
+async def stop_active(session: AsyncSession, job_id: str) -> int:
+    """Marks every Trial of a Job that may have a sandbox as stopping; returns how many are so now."""
+    await session.execute(
+        update(TrialRow)
+        .where(TrialRow.job_id == job_id, TrialRow.state.in_(_ACTIVE))
+        .values(state=TrialState.STOPPING.value)
+    )
+    query = select(func.count()).where(TrialRow.job_id == job_id, TrialRow.state == TrialState.STOPPING.value)
+    return int(await session.scalar(query) or 0)
+
+
+async def stopping(session: AsyncSession, job_id: str) -> list[tuple[str, int]]:
+    """Returns (trial, try) of what must be ended."""
+    query = select(TrialRow.id, TrialRow.try_no).where(
+        TrialRow.job_id == job_id, TrialRow.state == TrialState.STOPPING.value
+    )
+    return [(row[0], row[1]) for row in await session.execute(query)]
+
+
+async def next_try(session: AsyncSession, trial_ids: Sequence[str], *, lost: bool, bound: int) -> list[str]:
+    """Puts Trials back in the queue under the next try; a loss beyond `bound` is left for the caller to fail."""
+    found = await session.execute(_NEXT_TRY, {"ids": list(trial_ids), "lost": int(lost), "bound": bound})
+    return [row[0] for row in found]
+
+
+async def live_among(session: AsyncSession, trial_ids: Sequence[str]) -> list[TrialRow]:
+    """Returns those of the Trials that have not ended and are not waiting in the queue."""
+    query = select(TrialRow).where(
+        TrialRow.id.in_(trial_ids), TrialRow.state.in_(_LIVE), TrialRow.state != TrialState.PENDING.value
+    )
+    return list(await session.scalars(query.execution_options(populate_existing=True)))
+
+
+async def in_engine(session: AsyncSession, limit: int) -> list[tuple[str, int, str]]:
+    """Returns (trial, try, state) of all Trials that the engine should know of."""
+    states = [state for state in _LIVE if state != TrialState.PENDING.value]
+    query = select(TrialRow.id, TrialRow.try_no, TrialRow.state).where(TrialRow.state.in_(states)).limit(limit)
+    return [(row[0], row[1], row[2]) for row in await session.execute(query)]
+
+
+async def live_jobs(session: AsyncSession) -> list[JobRow]:
+    """Returns Jobs that have not ended."""
+    states = [JobState.PENDING.value, JobState.RUNNING.value, JobState.STOPPING.value]
+    return list(await session.scalars(select(JobRow).where(JobRow.state.in_(states)).order_by(JobRow.id)))
+
+
+async def pump_lock(session: AsyncSession, key: int) -> bool:
+    """Takes the pump's lock until the transaction ends, or says no."""
+    statement = text("SELECT pg_try_advisory_xact_lock(:space, :key)")
+    return bool(await session.scalar(statement, {"space": 0x70_6F_6C, "key": key}))
+
+
+async def load(session: AsyncSession) -> int:
+    """Returns how many Trials are admitted or further on, of all Jobs."""
+    states = (*_ACTIVE, TrialState.ADMITTED.value)
+    return int(await session.scalar(select(func.count()).where(TrialRow.state.in_(states))) or 0)
+
+
+async def admit(session: AsyncSession, room: int, project_limit: int) -> list[Row[Any]]:
+    """Admits at most `room` Trials, fairly, and returns their (id, try_no, rank_priority)."""
+    chosen = list((await session.execute(_CHOOSE, {"room": room, "project_limit": project_limit})).all())
+    if not chosen:
+        return []
+    moved = await session.execute(
+        update(TrialRow)
+        .where(TrialRow.id.in_([row.id for row in chosen]), TrialRow.state == TrialState.PENDING.value)
+        .values(state=TrialState.ADMITTED.value)
+        .returning(TrialRow.id)
+    )
+    done = {row[0] for row in moved}
+    return [row for row in chosen if row.id in done]
+
+
+# --- seals
+
+
+async def add_seal(session: AsyncSession, seal: dict[str, Any]) -> bool:
+    """Stores a Trial's seal once; False: there is one already, and it stays."""
+    result: Any = await session.execute(upsert(SealRow).values(**seal).on_conflict_do_nothing())
+    return result.rowcount == 1
+
+
+async def seal(session: AsyncSession, trial_id: str) -> SealRow | None:
+    return await session.scalar(select(SealRow).where(SealRow.trial_id == trial_id))
+
+
+async def drop_seal(session: AsyncSession, trial_id: str, try_no: int) -> None:
+    """Drops the seal of an older try of a shared-mode Trial, whose sandbox is gone with its worker."""
+    await session.execute(
+        text("DELETE FROM seal WHERE trial_id = :trial AND try_no < :try_no"), {"trial": trial_id, "try_no": try_no}
+    )
+
+
+# --- what people read
+
+
+async def job(session: AsyncSession, actor: Principal, job_id: str) -> JobRow | None:
+    return await session.scalar(
+        select(JobRow)
+        .where(JobRow.id == job_id, JobRow.project_id == actor.project_id)
+        .execution_options(populate_existing=True)
+    )
+
+
+async def active_counts(session: AsyncSession, job_ids: Sequence[str]) -> dict[str, dict[str, int]]:
+    """Returns per Job how many Trials are in each state between admission and end: bounded by the slots."""
+    query = (
+        select(TrialRow.job_id, TrialRow.state, func.count())
+        .where(TrialRow.job_id.in_(job_ids), TrialRow.state.in_(_ACTIVE))
+        .group_by(TrialRow.job_id, TrialRow.state)
+    )
+    found: dict[str, dict[str, int]] = {job_id: {} for job_id in job_ids}
+    for job_id, state, count in await session.execute(query):
+        found[job_id][state] = count
+    return found
+
+
+async def jobs_page(
+    session: AsyncSession, actor: Principal, page: PageRequest, *, state: str | None, tag: str | None, kind: str | None
+) -> list[JobRow]:
+    """Returns Jobs, newest first, one row more than the page."""
+    query = select(JobRow).where(JobRow.project_id == actor.project_id)
+    if state is not None:
+        query = query.where(JobRow.state == state)
+    if tag is not None:
+        query = query.where(JobRow.tag == tag)
+    if kind is not None:
+        query = query.where(JobRow.type == kind)
+    if page.after is not None:
+        query = query.where(JobRow.id < page.after[0])
+    return list(await session.scalars(query.order_by(JobRow.id.desc()).limit(page.limit + 1)))
+
+
+async def trial(session: AsyncSession, actor: Principal, trial_id: str) -> TrialRow | None:
+    return await session.scalar(
+        select(TrialRow)
+        .where(TrialRow.id == trial_id, TrialRow.project_id == actor.project_id)
+        .execution_options(populate_existing=True)
+    )
+
+
+async def trials_of_job(session: AsyncSession, actor: Principal, job_id: str, page: PageRequest) -> list[TrialRow]:
+    """Returns a Job's Trials by task and attempt, one row more than the page."""
+    query = select(TrialRow).where(TrialRow.job_id == job_id, TrialRow.project_id == actor.project_id)
+    if page.after is not None:
+        query = query.where(tuple_(TrialRow.task_seq, TrialRow.attempt) > tuple_(*page.after))
+    query = query.order_by(TrialRow.task_seq, TrialRow.attempt).limit(page.limit + 1)
+    return list(await session.scalars(query))
+
+
+async def trials_page(
+    session: AsyncSession, actor: Principal, page: PageRequest, *, job_id: str | None, states: Sequence[str] | None
+) -> list[TrialRow]:
+    """Returns Trials of the project, newest first, one row more than the page."""
+    query = select(TrialRow).where(TrialRow.project_id == actor.project_id)
+    if job_id is not None:
+        query = query.where(TrialRow.job_id == job_id)
+    if states is not None:
+        query = query.where(TrialRow.state.in_(states))
+    if page.after is not None:
+        query = query.where(TrialRow.id < page.after[0])
+    return list(await session.scalars(query.order_by(TrialRow.id.desc()).limit(page.limit + 1)))
+
+
+async def reasons(session: AsyncSession, job_id: str) -> list[tuple[str | None, int]]:
+    """Returns (reason, count) of a Job's Trials without reward."""
+    query = (
+        select(TrialRow.reason, func.count())
+        .where(TrialRow.job_id == job_id, or_(TrialRow.state == "failed", TrialRow.state == "cancelled"))
+        .group_by(TrialRow.reason)
+        .order_by(func.count().desc())
+    )
+    return [(row[0], row[1]) for row in await session.execute(query)]
+
+
+async def all_trials(session: AsyncSession, actor: Principal, job_id: str, limit: int) -> list[TrialRow]:
+    """Returns up to `limit` Trials of a Job by task and attempt, for the matrix."""
+    query = (
+        select(TrialRow)
+        .where(TrialRow.job_id == job_id, TrialRow.project_id == actor.project_id)
+        .order_by(TrialRow.task_seq, TrialRow.attempt)
+        .limit(limit)
+    )
+    return list(await session.scalars(query))

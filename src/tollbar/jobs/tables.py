@@ -1,0 +1,152 @@
+"""Tables of Jobs: what was asked for (frozen), one row per task, one per Trial, one per seal."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import BigInteger, CheckConstraint, Double, ForeignKey, Index, UniqueConstraint, text
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.orm import Mapped, mapped_column
+
+from tollbar.db.base import Base
+
+_LIVE_TRIAL = "state IN ('pending', 'admitted', 'starting', 'running', 'verifying', 'stopping')"
+
+
+class JobRow(Base):
+    """An Agent Job with its frozen snapshot: dataset, profile, runner, limits."""
+
+    __tablename__ = "job"
+    __table_args__ = (
+        UniqueConstraint("project_id", "request_id"),
+        Index("ix_job_project_newest", "project_id", "id"),
+        Index("ix_job_live", "state", postgresql_where=text("state IN ('pending', 'running', 'stopping')")),
+        CheckConstraint(
+            "state IN ('pending', 'running', 'stopping', 'completed', 'failed', 'cancelled')", name="state"
+        ),
+    )
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    workspace_id: Mapped[str]
+    project_id: Mapped[str]
+    type: Mapped[str]
+    name: Mapped[str]
+    state: Mapped[str]
+    error_code: Mapped[str | None]
+    error_message: Mapped[str | None]
+    error_scope: Mapped[str | None]
+    request_id: Mapped[str | None]
+    request_sha256: Mapped[str]
+    request: Mapped[dict[str, Any]]
+    tag: Mapped[str | None]
+    dataset_ref: Mapped[dict[str, Any]]
+    selection: Mapped[dict[str, Any]]
+    profile: Mapped[dict[str, Any]]
+    agent: Mapped[str]
+    model: Mapped[str | None]
+    params: Mapped[dict[str, Any]]
+    runner: Mapped[dict[str, Any]]
+    """The whole frozen runner revision, prices and limits included."""
+    attempts: Mapped[int]
+    total_tasks: Mapped[int]
+    threshold: Mapped[float] = mapped_column(Double())
+    seed: Mapped[int | None]
+    rank_priority: Mapped[int]
+    max_running: Mapped[int]
+    timeout_s: Mapped[float | None] = mapped_column(Double())
+    allow_base_substitution: Mapped[bool]
+    budget_id: Mapped[str]
+    expanded: Mapped[bool] = mapped_column(server_default=text("false"))
+    created_at: Mapped[datetime]
+    started_at: Mapped[datetime | None]
+    finished_at: Mapped[datetime | None]
+
+
+class JobTaskRow(Base):
+    """One task of a Job with the sums of its ended Trials, so that a status never reads Trials."""
+
+    __tablename__ = "job_task"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("job.id"), primary_key=True)
+    seq: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str]
+    task_id: Mapped[str]
+    digest: Mapped[str]
+    split: Mapped[str | None]
+    files_sha256: Mapped[str]
+    threshold: Mapped[float] = mapped_column(Double())
+    weights: Mapped[dict[str, Any]]
+    n_succeeded: Mapped[int] = mapped_column(server_default="0")
+    n_failed: Mapped[int] = mapped_column(server_default="0")
+    n_cancelled: Mapped[int] = mapped_column(server_default="0")
+    n_passed: Mapped[int] = mapped_column(server_default="0")
+    reward_sum: Mapped[float] = mapped_column(Double(), server_default="0")
+
+
+class TrialRow(Base):
+    """One slot (task, attempt) and what came of it. Its result is written once."""
+
+    __tablename__ = "trial"
+    __table_args__ = (
+        UniqueConstraint("job_id", "seq"),
+        UniqueConstraint("job_id", "task_seq", "attempt"),
+        Index("ix_trial_live", "state", "job_id", "seq", postgresql_where=text(_LIVE_TRIAL)),
+        Index("ix_trial_project_newest", "project_id", "id"),
+        CheckConstraint(
+            "state IN ('pending', 'admitted', 'starting', 'running', 'verifying', 'stopping', 'succeeded', 'failed',"
+            " 'cancelled')",
+            name="state",
+        ),
+        CheckConstraint("(state = 'succeeded') = (reward IS NOT NULL)", name="reward_when_succeeded"),
+        CheckConstraint("(state IN ('failed', 'cancelled')) = (reason IS NOT NULL)", name="reason_without_reward"),
+        CheckConstraint(
+            "(state IN ('succeeded', 'failed', 'cancelled')) = (finished_at IS NOT NULL)", name="finished_at_end"
+        ),
+    )
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("job.id"))
+    project_id: Mapped[str]
+    seq: Mapped[int]
+    task_seq: Mapped[int]
+    task_name: Mapped[str]
+    task_id: Mapped[str]
+    task_digest: Mapped[str]
+    split: Mapped[str | None]
+    attempt: Mapped[int]
+    try_no: Mapped[int] = mapped_column(server_default="1")
+    losses: Mapped[int] = mapped_column(server_default="0")
+    state: Mapped[str]
+    owner: Mapped[str | None]
+    reward: Mapped[float | None] = mapped_column(Double())
+    passed: Mapped[bool | None]
+    reason: Mapped[str | None]
+    reason_detail: Mapped[str | None]
+    message: Mapped[str | None]
+    agent_outcome: Mapped[str | None]
+    structured: Mapped[dict[str, Any] | None] = mapped_column(JSONB())
+    verifier: Mapped[dict[str, Any] | None] = mapped_column(JSONB())
+    timings: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'"))
+    substitutions: Mapped[list[Any]] = mapped_column(server_default=text("'[]'"))
+    sandbox_forms: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'"))
+    flags: Mapped[list[str]] = mapped_column(server_default=text("'{}'"))
+    refusals: Mapped[list[Any]] = mapped_column(server_default=text("'[]'"))
+    sealed_sha256: Mapped[str | None]
+    created_at: Mapped[datetime]
+    started_at: Mapped[datetime | None]
+    finished_at: Mapped[datetime | None]
+
+
+class SealRow(Base):
+    """What a Trial's agent left, sealed: grading, now or later, reads nothing else."""
+
+    __tablename__ = "seal"
+
+    trial_id: Mapped[str] = mapped_column(ForeignKey("trial.id"), primary_key=True)
+    try_no: Mapped[int] = mapped_column(BigInteger())
+    manifest_blob: Mapped[str]
+    manifest_sha256: Mapped[str]
+    facts: Mapped[dict[str, Any]]
+    """How the agent phase went: outcome, exit code, timings, substitutions, form."""
+    created_at: Mapped[datetime]

@@ -1,0 +1,73 @@
+"""Tasks unpacked on this machine, once per content: files, input layers, and built images."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tollbar.artifacts.blobs import BlobStore
+from tollbar.datasets import packing, taskneeds
+from tollbar.datasets import service as datasets
+from tollbar.datasets.taskfile import Task
+from tollbar.sandboxes.interface import ImageRef, ImageSpec, SandboxProvider
+
+
+@dataclass(frozen=True)
+class LocalTask:
+    """A task whose files lie in `folder`; `key` is the SHA-256 of its content."""
+
+    key: str
+    task: Task
+    folder: Path
+    needs: Mapping[str, Any]
+
+
+@dataclass
+class TaskCache:
+    """Loads a task's files once, and builds each of its images once; everything is keyed by content."""
+
+    root: Path
+    blobs: BlobStore
+    provider: SandboxProvider
+    _tasks: dict[str, LocalTask] = field(default_factory=dict[str, LocalTask])
+    _images: dict[str, ImageRef] = field(default_factory=dict[str, ImageRef])
+    _locks: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
+
+    async def load(self, files_sha256: str, name: str) -> LocalTask:
+        """Returns the task of that content, unpacked below the cache folder."""
+        async with self._locks[files_sha256]:
+            found = self._tasks.get(files_sha256)
+            if found is None:
+                task, files = await datasets.load(self.blobs, files_sha256, name)
+                folder = self.root / files_sha256
+                await asyncio.to_thread(_unpack, files, folder)
+                found = self._tasks[files_sha256] = LocalTask(files_sha256, task, folder, taskneeds.needs(task))
+            return found
+
+    async def image(self, local: LocalTask, spec: ImageSpec, purpose: str) -> ImageRef:
+        """Returns the built image of a task's environment or verifier."""
+        key = f"{local.key}/{purpose}/{spec.allow_base_substitution}"
+        async with self._locks[key]:
+            found = self._images.get(key)
+            if found is None:
+                found = self._images[key] = await self.provider.build(spec)
+            return found
+
+    async def input_layer(self, local: LocalTask, source: str, target: str) -> Path:
+        """Returns a layer that holds the task's folder `source` at the absolute path `target`."""
+
+        def fill(layer: Path) -> None:
+            shutil.copytree(local.folder / source, layer / target.lstrip("/"), symlinks=True)
+
+        return await self.provider.layer(f"input:{local.key}:{source}:{target}", fill)
+
+
+def _unpack(files: Mapping[str, bytes], folder: Path) -> None:
+    # A half-written folder of a killed worker is made anew: the content is the key, nothing else depends on it.
+    shutil.rmtree(folder, ignore_errors=True)
+    packing.write_files(files, folder)

@@ -1,0 +1,52 @@
+"""What the durable flows of Jobs use, handed in by the composition root."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tollbar.artifacts.blobs import BlobStore
+from tollbar.db.session import Database
+from tollbar.engine.port import Engine
+from tollbar.jobs.tables import JobRow, JobTaskRow, TrialRow
+from tollbar.jobs.taskcache import TaskCache
+from tollbar.kit.clock import Clock
+from tollbar.sandboxes.interface import Sandbox, SandboxProvider, SealLimits
+
+
+@dataclass(frozen=True)
+class TrialTools:
+    """The worker's tools. `slots` bounds what runs here; claims run ahead of it, so no slot waits for a poll."""
+
+    database: Database
+    engine: Engine
+    provider: SandboxProvider
+    blobs: BlobStore
+    tasks: TaskCache
+    clock: Clock
+    executor_id: str
+    slots: asyncio.Semaphore
+    logs: Path
+    """Folder of logs that are being written; each is removed once it is stored."""
+    kick_pump: Callable[[], None]
+    seal_limits: SealLimits = field(default_factory=SealLimits)
+    max_phase_s: float = 3600.0
+    """Longest agent phase of a task that names no time limit."""
+    kept: dict[tuple[str, int], Sandbox] = field(default_factory=dict[tuple[str, int], Sandbox])
+    """Sandboxes of shared-mode Trials between their two steps, by (trial, try)."""
+
+
+@dataclass(frozen=True)
+class WorkingSet:
+    """One try of one Trial with everything frozen for it."""
+
+    trial: TrialRow
+    job: JobRow
+    task_row: JobTaskRow
+    try_no: int
+
+    @property
+    def chain(self) -> tuple[str, ...]:
+        return (self.job.budget_id,)

@@ -1,0 +1,1 @@
+"""The MCP interface: /v1/mcp for coding agents."""

@@ -1,0 +1,144 @@
+"""The command line that starts a sandbox: a chain of programs, each replacing itself by the next, so one pid stays.
+
+Nothing of the tenant is in it but the command: the environment goes through descriptor 3, because host programs
+would run with it and every local user could read it.
+"""
+
+from __future__ import annotations
+
+import re
+import resource
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tollbar.sandboxes.base import DEFAULT_HOME, DEFAULT_PATH
+from tollbar.sandboxes.errors import EnvironmentRefused, EnvironmentStartFailed
+from tollbar.sandboxes.identity import Identity
+from tollbar.sandboxes.interface import Limits
+from tollbar.sandboxes.process import INFO_FD
+
+JOIN: Final = (
+    'ulimit -c 0 && ulimit -n "$1" && ulimit -f "$2" || exit 71; shift 2; '
+    'while [ "$1" != -- ]; do echo $$ > "$1/cgroup.procs" || exit 70; shift; done; shift; '
+    'exec 3<&0 </dev/null; exec "$@"'
+)
+"""Runs with the supervisor's rights: lowers the resource limits, joins the cgroups, frees standard input."""
+
+ENTER: Final = (
+    'while IFS= read -r l <&3; do e="$e$l\n"; done; eval "$e"; [ "$tollbar_go" ] || exit 69; unset tollbar_go; '
+    'cd -- "$1" || exit; shift; unset OLDPWD; echo >&3; exec 3<&-; exec "$@"'
+)
+"""Runs inside, with the shell alone: takes the environment, says that it starts, and becomes the command.
+
+An end of the channel before the last line (the supervisor died) starts nothing.
+"""
+
+ISOLATION: Final = (
+    "--unshare-user",
+    "--disable-userns",
+    "--unshare-pid",
+    "--unshare-net",
+    "--unshare-ipc",
+    "--unshare-uts",
+    "--unshare-cgroup-try",
+    "--hostname",
+    "sandbox",
+    "--die-with-parent",
+    "--new-session",
+    "--clearenv",
+)
+CAPABILITIES: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID")
+"""What uid 0 inside keeps (over files of the one mapped uid only); the other backends keep the same."""
+
+SHM_BYTES: Final = 64 << 20
+_BLOCK: Final = 512
+_MIB: Final = 1 << 20
+_MOUNT_OPTIONS_MAX: Final = 4095
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+
+@dataclass(frozen=True)
+class Programs:
+    """Absolute paths of the host's programs."""
+
+    sh: str
+    setpriv: str
+    bwrap: str
+
+
+@dataclass(frozen=True)
+class Root:
+    """The root file system of a sandbox: lower layers bottom first, the upper layer, and read-only binds."""
+
+    lowers: tuple[Path, ...]
+    upper: Path
+    work: Path
+    binds: tuple[tuple[Path, str], ...]
+
+    def arguments(self) -> list[str]:
+        """Returns bwrap's mount arguments. Raises `EnvironmentStartFailed` when there are too many layers."""
+        size = sum(len(f":/oldroot{path}") for path in self.lowers) + len(f"{self.upper}{self.work}") + 64
+        if size > _MOUNT_OPTIONS_MAX:
+            msg = f"{len(self.lowers)} layers do not fit into one mount; fewer build steps are needed"
+            raise EnvironmentStartFailed("start", msg)
+        mounts: list[str] = []
+        for lower in self.lowers:
+            mounts += ["--overlay-src", str(lower)]
+        return [*mounts, "--overlay", str(self.upper), str(self.work), "/", *_fixed_mounts(self.binds)]
+
+
+def read_only_root(lower: Path, binds: Sequence[tuple[Path, str]]) -> list[str]:
+    """Returns mount arguments without an overlay: only to tell which of the two a machine refuses."""
+    return ["--ro-bind", str(lower), "/", *_fixed_mounts(binds)]
+
+
+def _fixed_mounts(binds: Sequence[tuple[Path, str]]) -> list[str]:
+    """Returns the binds and the kernel's folders; `/dev` has a bounded memory file system and no other space."""
+    mounts = [part for source, inside in binds for part in ("--ro-bind", str(source), inside)]
+    return [
+        *mounts,
+        *("--proc", "/proc", "--dev", "/dev"),
+        *("--size", str(SHM_BYTES), "--tmpfs", "/dev/shm", "--remount-ro", "/dev"),  # noqa: S108 - inside
+    ]
+
+
+def chain(
+    programs: Programs, identity: Identity, mounts: Sequence[str], limits: Limits, groups: Sequence[str]
+) -> list[str]:
+    """Returns the chain up to the point where the tenant's command follows; `groups` are joined first."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    nofile = limits.nofile if hard == resource.RLIM_INFINITY else min(hard, limits.nofile)
+    capabilities = [part for name in CAPABILITIES for part in ("--cap-add", f"CAP_{name}")]
+    return [
+        *(programs.sh, "-c", JOIN, "sh", str(nofile), str(limits.disk_mb * _MIB // _BLOCK), *groups, "--"),
+        *identity.prefix(programs.setpriv),
+        *(programs.bwrap, *ISOLATION, "--uid", "0", "--gid", "0", "--cap-drop", "ALL", *capabilities),
+        *("--setenv", "PATH", DEFAULT_PATH, "--setenv", "HOME", DEFAULT_HOME),
+        *mounts,
+        *("--chdir", "/", "--info-fd", INFO_FD, "--"),
+    ]
+
+
+def enter(cwd: str, argv: Sequence[str]) -> list[str]:
+    """Returns the tenant's part of the chain: its own shell, which becomes the command."""
+    return ["sh", "-c", ENTER, "sh", cwd, *argv]
+
+
+def environment_text(env: Mapping[str, str]) -> bytes:
+    """Returns the environment as shell text for descriptor 3.
+
+    Raises `EnvironmentRefused` (`variable`) for a name that is no shell name or a value with a NUL.
+    """
+    lines: list[str] = []
+    for name, value in env.items():
+        if _NAME.match(name) is None:
+            msg = f"The environment variable {name!r} cannot be set: a name has letters, digits and underscores."
+            raise EnvironmentRefused("variable", msg)
+        if "\0" in value:
+            msg = f"The value of the environment variable {name} holds a NUL character."
+            raise EnvironmentRefused("variable", msg)
+        lines.append(f"export {name}={shlex.quote(value)}\n")
+    return ("".join(lines) + "tollbar_go=1\n").encode("utf-8", "surrogateescape")

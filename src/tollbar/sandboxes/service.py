@@ -1,0 +1,83 @@
+"""Runners: the two that every installation has, and how a reference is frozen to a revision."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from tollbar.access.principal import Capability, Principal
+from tollbar.kit.clock import Clock
+from tollbar.kit.money import PUSD_PER_USD
+from tollbar.kit.paging import Page, PageRequest
+from tollbar.sandboxes import store
+from tollbar.sandboxes.errors import RunnerNotFound
+from tollbar.sandboxes.interface import Limits, Network
+from tollbar.sandboxes.runners import DEFAULT_LABEL, DEFAULT_NAMESPACE, Description, Runner, parse_reference
+from tollbar.sandboxes.tables import RunnerRevisionRow
+
+METERED_VCPU_SECOND_PUSD: Final = PUSD_PER_USD // 100
+METERED_GIB_SECOND_PUSD: Final = PUSD_PER_USD // 1000
+_MAXIMA: Final = Limits(cpus=8.0, memory_mb=32768, disk_mb=51200, pids=4096, nofile=65536)
+
+
+def seeded(backend: str, base: str) -> dict[str, Description]:
+    """Returns the descriptions of the seeded runners by short name: `base` is free, `metered` the same at a price."""
+    free = Description(
+        backend=backend,
+        base=base,
+        limits=Limits(),
+        maxima=_MAXIMA,
+        vcpu_second_pusd=0,
+        gib_second_pusd=0,
+        demanded_level="watched",
+        allow_base_substitution=True,
+        default_network=Network.NONE,
+        networks=(Network.NONE,),
+        capabilities={"regrade": True, "seal": True},
+        declared_free=True,
+    )
+    metered = replace(
+        free,
+        vcpu_second_pusd=METERED_VCPU_SECOND_PUSD,
+        gib_second_pusd=METERED_GIB_SECOND_PUSD,
+        declared_free=False,
+    )
+    return {"base": free, "metered": metered}
+
+
+async def seed(session: AsyncSession, *, backend: str, base: str, clock: Clock) -> None:
+    """Creates `envhub/base@main` and `envhub/metered@main` where they are missing; what exists stays as it is.
+
+    `backend` is the best one of the machine and `base` its base with digest, e.g. `host@sha256:...`. Safe to repeat
+    and safe beside another server that does the same.
+    """
+    for name, description in seeded(backend, base).items():
+        if await store.labelled(session, DEFAULT_NAMESPACE, name, DEFAULT_LABEL) is None:
+            await store.add(session, DEFAULT_NAMESPACE, name, DEFAULT_LABEL, description, clock.now())
+
+
+async def resolve(session: AsyncSession, text: object) -> Runner:
+    """Returns the revision that a reference names now: `namespace/name@revision`, or less of it.
+
+    Raises `InvalidRunner` (422) for a form that no runner can have, `RunnerNotFound` (404) when there is none.
+    """
+    reference = parse_reference(text)
+    row = await store.find(session, reference)
+    if row is None:
+        raise RunnerNotFound(str(reference))
+    return _runner(row)
+
+
+async def list_page(session: AsyncSession, actor: Principal, page: PageRequest) -> Page[dict[str, Any]]:
+    """Returns a page of GET /runners, by name. Raises `AccessDenied`."""
+    actor.require(Capability.RUNNERS_READ)
+    rows = page.page(await store.page(session, page), lambda row: [row.namespace, row.name, row.revision])
+    return Page([_runner(row).wire() for row in rows.items], rows.next_cursor)
+
+
+def _runner(row: RunnerRevisionRow) -> Runner:
+    return Runner(
+        row.namespace, row.name, row.revision, row.source_ref, row.visibility, row.description, row.created_at
+    )

@@ -1,0 +1,130 @@
+"""Changes to a sandbox's upper layer from outside, while no process of the tenant lives.
+
+The tenant may have planted links, devices or whiteouts anywhere in it, so every path is walked one component at a
+time by descriptor, and whatever stands in the way is removed, never followed.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from tollbar.sandboxes.folders import copy_into, open_folder, remove_entry
+from tollbar.sandboxes.identity import Identity
+
+OPAQUE: Final = "user.overlay.opaque"
+_FOLDER_MODE: Final = 0o755
+
+
+def components(path: str) -> tuple[str, ...]:
+    """Returns the parts of an absolute path inside a sandbox. Raises `ValueError` for another one, or the root."""
+    pure = PurePosixPath(path)
+    parts = pure.parts[1:]
+    if not pure.is_absolute() or not parts or ".." in parts or "\0" in path:
+        msg = f"{path!r} is not an absolute path below the root"
+        raise ValueError(msg)
+    return parts
+
+
+def make_folder(upper: Path, lowers: Sequence[Path], path: str, identity: Identity) -> None:
+    """Makes a folder and those above it; what lower layers hold there stays visible."""
+    parts = components(path)
+    os.close(_walk(upper, lowers, parts, identity))
+
+
+def ensure_folder(upper: Path, lowers: Sequence[Path], path: str, identity: Identity) -> None:
+    """Makes a folder unless a lower layer has a link or a file on the way to it: the image's own ways stay."""
+    parts = components(path)
+    if not any(_blocks(lower, parts) for lower in lowers):
+        make_folder(upper, lowers, path, identity)
+
+
+def _blocks(lower: Path, parts: Sequence[str]) -> bool:
+    current = open_folder(str(lower))
+    try:
+        for name in parts:
+            child = open_folder(name, current)
+            os.close(current)
+            current = child
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    finally:
+        os.close(current)
+    return False
+
+
+def replace_folder(
+    upper: Path, lowers: Sequence[Path], path: str, source: Path, identity: Identity, spare: Path
+) -> None:
+    """Puts a copy of the host folder `source` at `path`; nothing of what was there shows through.
+
+    `spare` is a folder of ours on the same file system, where removed trees are taken apart.
+    """
+    *above, name = components(path)
+    parent = _walk(upper, lowers, above, identity) if above else open_folder(str(upper))
+    try:
+        remove_entry(name, parent, spare)
+        os.mkdir(name, _FOLDER_MODE, dir_fd=parent)
+        folder = open_folder(name, parent)
+        try:
+            os.setxattr(folder, OPAQUE, b"y")
+            copy_into(source, folder, identity)
+            os.fchmod(folder, _FOLDER_MODE)
+            identity.own(folder)
+        finally:
+            os.close(folder)
+    finally:
+        os.close(parent)
+
+
+def _walk(upper: Path, lowers: Sequence[Path], parts: Sequence[str], identity: Identity) -> int:
+    """Returns a descriptor of the folder at `parts`, made where it is missing."""
+    current = open_folder(str(upper))
+    for depth, name in enumerate(parts, start=1):
+        try:
+            child = _step(current, name, _mode(lowers, parts[:depth]), identity)
+        finally:
+            os.close(current)
+        current = child
+    return current
+
+
+def _step(parent: int, name: str, mode: int, identity: Identity) -> int:
+    try:
+        found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except FileNotFoundError:
+        hides = False
+    else:
+        if stat.S_ISDIR(found.st_mode):
+            return open_folder(name, parent)
+        os.unlink(name, dir_fd=parent)
+        hides = True
+    os.mkdir(name, _FOLDER_MODE, dir_fd=parent)
+    child = open_folder(name, parent)
+    if hides:
+        os.setxattr(child, OPAQUE, b"y")
+    os.fchmod(child, mode)
+    identity.own(child)
+    return child
+
+
+def _mode(lowers: Sequence[Path], parts: Sequence[str]) -> int:
+    """Returns the permissions that a folder has in the uppermost lower layer, so that making it changes none."""
+    for lower in reversed(lowers):
+        current = open_folder(str(lower))
+        try:
+            for name in parts:
+                child = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=current)
+                os.close(current)
+                current = child
+            return stat.S_IMODE(os.fstat(current).st_mode)
+        except OSError:
+            continue
+        finally:
+            os.close(current)
+    return _FOLDER_MODE
