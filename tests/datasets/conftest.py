@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import tarfile
 from collections.abc import Callable, Mapping
@@ -23,6 +24,27 @@ GOLDEN: Mapping[str, bytes] = {
         b" || echo 0 > /logs/verifier/reward.txt\n"
     ),
 }
+
+
+class MemoryBlobs:
+    """A blob store in memory."""
+
+    def __init__(self) -> None:
+        self.data: dict[str, bytes] = {}
+
+    async def put_bytes(self, data: bytes) -> str:
+        name = hashlib.sha256(data).hexdigest()
+        self.data[name] = data
+        return name
+
+    async def get(self, sha256: str) -> bytes:
+        return self.data[sha256]
+
+
+@pytest.fixture
+def blobs() -> MemoryBlobs:
+    """A fresh blob store; `data` holds what was stored."""
+    return MemoryBlobs()
 
 
 @pytest.fixture

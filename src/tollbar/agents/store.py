@@ -20,8 +20,7 @@ async def add_version(session: AsyncSession, actor: Principal, row: dict[str, An
     )
     await session.execute(profile.on_conflict_do_nothing())
     version = insert(ProfileVersionRow).values(project_id=actor.project_id, **row).on_conflict_do_nothing()
-    result: Any = await session.execute(version)
-    return result.rowcount == 1
+    return await session.scalar(version.returning(ProfileVersionRow.version)) is not None
 
 
 async def profile(session: AsyncSession, actor: Principal, name: str, *, lock: bool = False) -> ProfileRow | None:

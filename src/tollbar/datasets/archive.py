@@ -11,7 +11,7 @@ from typing import IO, Final
 
 from tollbar.datasets.errors import UnsupportedTaskFormat
 from tollbar.datasets.problems import Problem
-from tollbar.datasets.tree import LinkFault, Tree
+from tollbar.datasets.tree import GIT_FOLDER, LinkFault, Tree
 from tollbar.kit.errors import RequestTooLarge
 from tollbar.kit.text import printable
 
@@ -21,7 +21,6 @@ _GZIP: Final = b"\x1f\x8b"
 _CHUNK: Final = 1 << 20
 _MAX_HEADER: Final = 16 << 10
 _BLOCK: Final = 512
-_UNSTORED: Final = ".git"
 
 
 @dataclass(frozen=True)
@@ -118,10 +117,10 @@ class _Reader:
         return self._checked_links()
 
     def _check_end(self, offset: int) -> None:
-        """Reading stops silently at a broken header; only zeros or nothing may follow the last member."""
+        """Reading stops silently at a broken header or a cut; the block of zeros that ends a tar proves its end."""
         self._file.seek(offset)
-        if any(self._file.read(_BLOCK)):
-            raise _broken(f"is damaged at byte {offset}")
+        if self._file.read(_BLOCK) != bytes(_BLOCK):
+            raise _broken(f"is damaged or cut off at byte {offset}")
 
     def _take(self, member: tarfile.TarInfo) -> None:
         path = self._path(member)
@@ -191,7 +190,7 @@ class _Reader:
         self._total += len(data)
         if self._total > self._bounds.max_total_bytes:
             raise RequestTooLarge(self._bounds.max_total_bytes)
-        if _UNSTORED not in path.split("/"):
+        if path.partition("/")[0] != GIT_FOLDER:
             self._files[path] = data
 
     def _checked_links(self) -> Tree:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, func, or_, select
@@ -23,7 +24,7 @@ def _visible(actor: Principal) -> ColumnElement[bool]:
     return or_(DatasetVersionRow.visibility == "public", DatasetVersionRow.project_id == actor.project_id)
 
 
-async def claim_namespace(session: AsyncSession, actor: Principal, name: str, now: Any) -> str:
+async def claim_namespace(session: AsyncSession, actor: Principal, name: str, now: datetime) -> str:
     """Gives the namespace of `name` to the actor's workspace unless it has an owner; returns the owner."""
     namespace = namespace_of(name)
     row = insert(DatasetNamespaceRow).values(namespace=namespace, workspace_id=actor.workspace_id, created_at=now)
@@ -41,7 +42,9 @@ async def any_version(session: AsyncSession, name: str, label: str) -> DatasetVe
     return await session.scalar(select(row).where(row.name == name, row.version == label))
 
 
-async def add_version(session: AsyncSession, dataset_type: str, row: dict[str, Any], tasks: Sequence[Any]) -> bool:
+async def add_version(
+    session: AsyncSession, dataset_type: str, row: dict[str, Any], tasks: Sequence[dict[str, Any]]
+) -> bool:
     """Adds a version with its tasks; says False when its label was taken meanwhile."""
     dataset = insert(DatasetRow).values(
         name=row["name"], namespace=namespace_of(row["name"]), type=dataset_type, created_at=row["published_at"]

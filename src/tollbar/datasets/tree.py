@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Final
 
 _MAX_LINKS: Final = 40
-_SKIPPED_FOLDERS: Final = frozenset({"__pycache__", ".git"})
+GIT_FOLDER: Final = ".git"
+"""Skipped at the top of an upload; further down it may be a part of a task."""
 
 
 class LinkFault(Exception):
@@ -102,7 +103,7 @@ def _first_above(path: str, folders: Container[str]) -> str | None:
 
 
 def read_folder(folder: Traversable) -> Tree:
-    """Returns a folder of this machine or of a package, without `.git` and caches; blocks, so call it in a thread.
+    """Returns a folder of this machine or of a package, without its `.git`; blocks, so call it in a thread.
 
     Files that are neither regular nor links (sockets, devices) are left out.
     """
@@ -122,5 +123,5 @@ def _walk(above: str, entries: Iterable[Traversable]) -> Iterator[tuple[str, Tra
         is_link = isinstance(entry, Path) and entry.is_symlink()
         if is_link or not entry.is_dir():
             yield path, entry
-        elif entry.name not in _SKIPPED_FOLDERS:
+        elif path != GIT_FOLDER:
             yield from _walk(path + "/", entry.iterdir())

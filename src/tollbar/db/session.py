@@ -41,6 +41,11 @@ def psycopg_url(url: str) -> str:
 
 
 def open_database(url: str, *, pool_size: int = 10) -> Database:
-    """Returns a database whose connections are made when they are needed; nothing is sent yet."""
-    engine = create_async_engine(psycopg_url(url), pool_size=pool_size, max_overflow=0, pool_pre_ping=True)
+    """Returns a database whose connections are made when they are needed; nothing is sent yet.
+
+    Errors name no parameters, because they end in logs and parameters may be secrets.
+    """
+    engine = create_async_engine(
+        psycopg_url(url), pool_size=pool_size, max_overflow=0, pool_pre_ping=True, hide_parameters=True
+    )
     return Database(psycopg_url(url), engine, async_sessionmaker(engine, expire_on_commit=False))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -24,6 +24,11 @@ class EngineState(StrEnum):
     ERROR = "ERROR"
     CANCELLED = "CANCELLED"
     EXHAUSTED = "MAX_RECOVERY_ATTEMPTS_EXCEEDED"
+
+    @property
+    def is_terminal(self) -> bool:
+        """Says whether the engine will do nothing more for it."""
+        return self not in {EngineState.DELAYED, EngineState.ENQUEUED, EngineState.PENDING}
 
 
 @dataclass(frozen=True)
@@ -54,17 +59,23 @@ class Engine(Protocol):
         ...
 
     async def step(
-        self, name: str, function: Callable[..., Awaitable[Json]], *args: Any, preemptible: bool = False
+        self,
+        name: str,
+        function: Callable[..., Awaitable[Json]],
+        *args: Any,
+        preemptible: bool = False,
+        backstop_s: float | None = None,
     ) -> Any:
-        """Runs `function(*args)` as a checkpointed step of the running flow and returns its (JSON) result.
+        """Runs `function(*args)` as a checkpointed step of the running flow and returns its JSON result (64 KB).
 
-        A finished step is not run again after a crash. A preemptible step is cancelled within about a second when
-        its flow is cancelled: its `finally` must kill what it started.
+        A finished step is not run again after a crash. A preemptible step is cancelled within about two seconds when
+        its flow is cancelled: its `finally` must kill what it started. `backstop_s` cancels a step that hangs and
+        raises; a time limit that is an outcome is kept inside the step, about 60 s earlier.
         """
         ...
 
     async def enqueue(self, session: AsyncSession, *work: Work) -> None:
-        """Enqueues inside the caller's transaction; an id that exists raises, since it is a bug or a lost race."""
+        """Enqueues inside the caller's transaction; raises `WorkExists` for an id that exists (a bug or lost race)."""
         ...
 
     async def cancel(self, ids: Sequence[str]) -> None:
@@ -76,7 +87,15 @@ class Engine(Protocol):
         ...
 
     async def pending_of(self, executor_id: str) -> list[Pending]:
-        """Returns what that executor has claimed and not ended."""
+        """Returns what that executor has claimed and not ended, at most 500."""
+        ...
+
+    async def holders(self) -> set[str]:
+        """Returns the executors that have claimed work which has not ended, whether they live or not."""
+        ...
+
+    def running(self) -> Collection[str]:
+        """Returns the ids of the flows whose body runs in this process now."""
         ...
 
     async def resume(self, ids: Sequence[str], queue: str) -> None:
@@ -91,6 +110,10 @@ class Engine(Protocol):
         """Begins to claim work from those queues; called once, on the event loop's own thread."""
         ...
 
-    async def stop(self) -> None:
-        """Stops claiming, cancels what runs here and awaits its `finally` blocks; the rows stay for take-over."""
+    async def stop(self, grace_s: float = 0.0) -> None:
+        """Starts nothing more, waits up to `grace_s` for what is nearly done, then cancels and awaits the rest.
+
+        What was cancelled stays claimed by this executor, where the reaper finds it. Nothing can be enqueued
+        afterwards.
+        """
         ...

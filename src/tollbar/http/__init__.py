@@ -1,1 +1,1 @@
-"""The HTTP interface: /v1, mounted again at /api/v1."""
+"""The HTTP interface: the routes of `/v1` and the wrappers around them. Translates, authorises, decides nothing."""

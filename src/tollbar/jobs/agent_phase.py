@@ -176,7 +176,15 @@ async def _seal(
             },
         )
         if new:
-            await artifacts.record(session, found.trial.id, found.job.project_id, items, tools.clock, found.try_no)
+            await artifacts.record(
+                session,
+                tools.blobs,
+                tools.clock,
+                items,
+                trial_id=found.trial.id,
+                project_id=found.job.project_id,
+                try_no=found.try_no,
+            )
         await store.note_trial(
             session,
             found.trial.id,

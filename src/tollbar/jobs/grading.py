@@ -198,7 +198,15 @@ async def _record(tools: TrialTools, found: WorkingSet, verdict: _Verdict, items
     ending = _ending(found, verdict)
     async with tools.database.transaction() as session:
         if await endings.end_trial(session, trial.job_id, trial.id, found.try_no, trial.task_seq, ending, now):
-            await artifacts.record(session, trial.id, found.job.project_id, items, tools.clock, found.try_no)
+            await artifacts.record(
+                session,
+                tools.blobs,
+                tools.clock,
+                items,
+                trial_id=found.trial.id,
+                project_id=found.job.project_id,
+                try_no=found.try_no,
+            )
 
 
 def _ending(found: WorkingSet, verdict: _Verdict) -> Ending:

@@ -274,8 +274,8 @@ async def admit(session: AsyncSession, room: int, project_limit: int) -> list[Ro
 
 async def add_seal(session: AsyncSession, seal: dict[str, Any]) -> bool:
     """Stores a Trial's seal once; False: there is one already, and it stays."""
-    result: Any = await session.execute(upsert(SealRow).values(**seal).on_conflict_do_nothing())
-    return result.rowcount == 1
+    statement = upsert(SealRow).values(**seal).on_conflict_do_nothing().returning(SealRow.trial_id)
+    return await session.scalar(statement) is not None
 
 
 async def seal(session: AsyncSession, trial_id: str) -> SealRow | None:

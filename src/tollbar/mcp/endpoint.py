@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp
 from mcp.server.transport_security import TransportSecuritySettings
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tollbar.kit.errors import TollbarError
@@ -56,6 +57,22 @@ def rpc_error(status: int, code: str, message: str, rpc_code: int = _INVALID_REQ
     return json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
 
 
+def error_shape(error: TollbarError, headers: Mapping[str, str]) -> ASGIApp:
+    """Returns the answer for an error outside of any tool: a 401 as over HTTP, all else as a JSON-RPC error object.
+
+    The outer app's error mapper calls it for this endpoint's path.
+    """
+    body: dict[str, Any] = error.body()
+    if error.status != 401:
+        data = {"code": error.code, "status": error.status, **error.facts}
+        body = {
+            "jsonrpc": "2.0",
+            "id": None,
+            "error": {"code": _INVALID_REQUEST, "message": error.message, "data": data},
+        }
+    return JSONResponse(body, error.status, headers={"Cache-Control": "no-store", **headers})
+
+
 class _Guard:
     """Lets through one POST with one message of a known caller."""
 
@@ -69,9 +86,7 @@ class _Guard:
         except TollbarError as error:
             # Rights are judged inside a call, so that lists work; only an unknown caller is turned away here.
             if error.status == 401:
-                headers = [(b"www-authenticate", b"Bearer")]
-                await _answer(send, 401, json.dumps(error.body()).encode(), headers)
-                return
+                raise
         if scope["method"] != "POST":
             body = rpc_error(405, "METHOD_NOT_ALLOWED", "This endpoint takes POST.")
             await _answer(send, 405, body, [(b"allow", b"POST")])

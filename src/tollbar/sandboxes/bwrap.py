@@ -6,11 +6,13 @@ import asyncio
 import os
 import re
 import secrets
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 
+from tollbar.sandboxes.base import BaseInfo
+from tollbar.sandboxes.bwrap_command import Root
 from tollbar.sandboxes.cgroups import Cgroups, Group
 from tollbar.sandboxes.claims import Claim, claim, take, used_layers
 from tollbar.sandboxes.errors import BackendUnusable, EnvironmentFailure, EnvironmentStartFailed
@@ -18,6 +20,7 @@ from tollbar.sandboxes.folders import hand_over
 from tollbar.sandboxes.ground import Ground, lay_ground, starts_without_overlay
 from tollbar.sandboxes.interface import (
     Capabilities,
+    ExecResult,
     Form,
     ImageRef,
     ImageSpec,
@@ -29,7 +32,7 @@ from tollbar.sandboxes.interface import (
     SandboxName,
     SandboxSpec,
 )
-from tollbar.sandboxes.one_shot import OneShotSandbox, Setting, lower_layers
+from tollbar.sandboxes.one_shot import OneShotSandbox, Setting
 from tollbar.sandboxes.places import PUBLIC_ROOT
 from tollbar.sandboxes.preflight import HostView, Unprepared, cgroup_advice, overlay_problem, start_problem
 from tollbar.sandboxes.process import settle
@@ -39,6 +42,7 @@ _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,120}\Z")
 _ABANDONED_S: Final = 600.0
 _PROBE_TIMEOUT_S: Final = 10.0
 _MIB: Final = 1 << 20
+_BUILD_LIMITS: Final = Limits()
 
 
 class BwrapProvider:
@@ -128,6 +132,32 @@ class BwrapProvider:
         ground = await self._prepared()
         return await build(spec, base=ground.base, layers=ground.layers)
 
+    async def run_step(
+        self,
+        target: Path,
+        *,
+        layers: Sequence[Path],
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        workdir: str,
+        timeout_s: float,
+        limits: Limits = _BUILD_LIMITS,
+    ) -> ExecResult:
+        """Runs one command of a build on the layers so far; when it exits 0, what it wrote is moved to `target`.
+
+        `target` is an empty folder of the layer cache. No network; every process is dead when this returns.
+        """
+        name = SandboxName(f"build_{os.getpid()}_{secrets.token_hex(4)}", 0, Purpose.BUILD)
+        image = ImageRef("", tuple(layers), workdir, {})
+        sandbox = await self.create(SandboxSpec(name, self._host, Form.ONE_SHOT, image, workdir, env, limits))
+        try:
+            result = await sandbox.exec(argv, timeout_s=timeout_s)
+            if result.exit_code == 0:
+                await sandbox.give_upper(target)
+        finally:
+            await sandbox.destroy()
+        return result
+
     async def layer(self, key: str, fill: Callable[[Path], None]) -> Path:
         """Returns the read-only layer of that key; `fill(folder)` makes it once, in a thread."""
         return await (await self._prepared()).layers.ensure(key, fill)
@@ -171,7 +201,7 @@ class BwrapProvider:
         ground = await self._prepared()
         abandoned = [
             name
-            for name, held in self._claims.items()
+            for name, held in list(self._claims.items())
             if name not in self._living and name not in live and held.age_s(now.timestamp()) > _ABANDONED_S
         ]
         for name in abandoned:
@@ -185,9 +215,13 @@ class BwrapProvider:
     async def kill_all(self) -> None:
         """Ends every process of every sandbox of this process; the files stay."""
         sandboxes = list(self._living.values())
-        for sandbox in sandboxes:
-            sandbox.kill_now()
+        self.kill_now()
         await asyncio.gather(*(sandbox.kill() for sandbox in sandboxes))
+
+    def kill_now(self) -> None:
+        """The same for a watchdog: sends the signals and returns at once; any thread may call it."""
+        for sandbox in list(self._living.values()):
+            sandbox.kill_now()
 
     async def _prepared(self) -> Ground:
         if self._ground is None:
@@ -226,7 +260,7 @@ class BwrapProvider:
 
     def _claim(self, ground: Ground, name: str) -> Claim:
         if name not in self._claims:
-            self._claims[name] = claim(ground.places.sandboxes, name)
+            self._claims[name] = claim(ground.places.sandboxes, name, ground.identity.uid)
         return self._claims[name]
 
     def _fill_scratch(self, ground: Ground, name: str, fill: Callable[[Path], None]) -> Path:
@@ -239,14 +273,19 @@ class BwrapProvider:
     def _make(self, ground: Ground, name: str, spec: SandboxSpec) -> Setting:
         """Makes folders and group; blocks for about a millisecond."""
         held = self._claim(ground, name)
-        held.note_layers([path.name for path in (*spec.image.layers, *spec.inputs)])
-        upper = held.tenant_folder("up", ground.identity)
-        held.tenant_folder("wk", ground.identity)
         lowers = lower_layers(ground.base, spec)
+        root = Root(lowers, held.folder / "up", held.folder / "wk", ground.base.binds)
+        root.arguments()
+        missing = [path for path in lowers if not path.is_dir()]
+        if missing:
+            raise EnvironmentStartFailed("start", f"The layer {missing[0].name} is gone.")
+        held.note_layers([path.name for path in lowers])
+        held.tenant_folder("up", ground.identity)
+        held.tenant_folder("wk", ground.identity)
         if spec.workdir != "/":
-            ensure_folder(upper, lowers, spec.workdir, ground.identity)
+            ensure_folder(root.upper, lowers, spec.workdir, ground.identity)
         for folder in {*spec.directories} - {"/", spec.workdir}:
-            make_folder(upper, lowers, folder, ground.identity)
+            make_folder(root.upper, lowers, folder, ground.identity)
         try:
             group = ground.cgroups.make(self._group_prefix(ground) + name, spec.limits)
         except OSError as error:
@@ -254,9 +293,7 @@ class BwrapProvider:
             raise EnvironmentStartFailed("start", msg) from error
         data = {"directory": str(held.folder), "cgroups": [] if group is None else group.join}
         handle = SandboxHandle(self.name, self._host, spec.owner, name, data)
-        return Setting(
-            ground.programs, ground.identity, ground.base, held.folder, group, ground.cgroups.levels(), handle
-        )
+        return Setting(ground.programs, ground.identity, root, held.folder, group, ground.cgroups.levels(), handle)
 
     async def _remove(self, ground: Ground, name: str) -> None:
         """Removes group, folder and lock of a sandbox whose processes are dead; a cancellation waits for it."""
@@ -276,6 +313,7 @@ class BwrapProvider:
                 continue
             left = take(folder)
             if left is not None:
+                left.kill_leftovers(ground.identity.uid)
                 self._clear(ground, left)
                 gone.append(folder.name)
         prefix = self._group_prefix(ground)
@@ -291,3 +329,9 @@ def _checked(name: SandboxName) -> str:
         msg = f"{text!r} is not the name of a sandbox"
         raise ValueError(msg)
     return text
+
+
+def lower_layers(base: BaseInfo, spec: SandboxSpec) -> tuple[Path, ...]:
+    """Returns base, image and inputs, bottom first; a layer that stands twice counts where it is uppermost."""
+    stack = (base.lower, *spec.image.layers, *spec.inputs)
+    return tuple(reversed(dict.fromkeys(reversed(stack))))

@@ -28,10 +28,12 @@ JOIN: Final = (
 """Runs with the supervisor's rights: lowers the resource limits, joins the cgroups, frees standard input."""
 
 ENTER: Final = (
-    'while IFS= read -r l <&3; do e="$e$l\n"; done; eval "$e"; [ "$tollbar_go" ] || exit 69; unset tollbar_go; '
+    'echo >&3; while IFS= read -r l <&3; do e="$e$l\n"; done; eval "$e"; '
+    '[ "$tollbar_go" ] || exit 69; unset tollbar_go; '
     'cd -- "$1" || exit; shift; unset OLDPWD; echo >&3; exec 3<&-; exec "$@"'
 )
-"""Runs inside, with the shell alone: takes the environment, says that it starts, and becomes the command.
+"""Runs inside, with the shell alone: says that it is up, takes the environment, says that it starts, and becomes the
+command.
 
 An end of the channel before the last line (the supervisor died) starts nothing.
 """

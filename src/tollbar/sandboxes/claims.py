@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import signal
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -16,6 +18,8 @@ from tollbar.sandboxes.identity import Identity
 _LOCK: Final = "lock"
 _USES: Final = "uses"
 _PASSABLE: Final = 0o711
+_TRIES: Final = 30
+_PAUSE_S: Final = 0.01
 
 
 @dataclass(frozen=True)
@@ -38,32 +42,55 @@ class Claim:
             os.chown(path, identity.uid, identity.gid)
         return path
 
+    def kill_leftovers(self, uid: int) -> None:
+        """Ends what a dead supervisor left in the moment of a start: programs of `uid` that name this folder."""
+        upper = os.fsencode(self.folder / "up")
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                with contextlib.suppress(OSError):
+                    if upper in (entry / "cmdline").read_bytes().split(b"\0") and entry.stat().st_uid == uid:
+                        os.kill(int(entry.name), signal.SIGKILL)
+
     def age_s(self, now_s: float) -> float:
         """Returns how long ago it was claimed, in seconds of the wall clock."""
         return now_s - os.fstat(self.lock).st_mtime
 
     def remove(self) -> None:
         """Removes the folder with everything in it, then lets go of the lock; blocks."""
-        empty_folder(self.folder, keep=_LOCK)
-        (self.folder / _LOCK).unlink(missing_ok=True)
-        self.folder.rmdir()
-        os.close(self.lock)
+        try:
+            empty_folder(self.folder, keep=_LOCK)
+            (self.folder / _LOCK).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                self.folder.rmdir()
+        finally:
+            os.close(self.lock)
 
 
-def claim(sandboxes: Path, name: str) -> Claim:
+def claim(sandboxes: Path, name: str, uid: int) -> Claim:
     """Makes and holds the folder of a sandbox; what a dead process left under that name goes first. Blocks.
 
-    Raises `EnvironmentStartFailed` when another process holds it.
+    `uid` is the tenants'. Raises `EnvironmentStartFailed` when another process holds it for longer than a reaper does.
     """
     folder = sandboxes / name
-    with contextlib.suppress(FileExistsError):
+    for _ in range(_TRIES):
+        existed = not _make(folder)
+        found = take(folder)
+        if found is not None:
+            if existed:
+                found.kill_leftovers(uid)
+            empty_folder(folder, keep=_LOCK)
+            return found
+        time.sleep(_PAUSE_S)
+    raise EnvironmentStartFailed("start", f"Another process holds the sandbox {name}.")
+
+
+def _make(folder: Path) -> bool:
+    try:
         folder.mkdir()
+    except FileExistsError:
+        return False
     folder.chmod(_PASSABLE)
-    found = take(folder)
-    if found is None:
-        raise EnvironmentStartFailed("start", f"Another process holds the sandbox {name}.")
-    empty_folder(folder, keep=_LOCK)
-    return found
+    return True
 
 
 def take(folder: Path) -> Claim | None:

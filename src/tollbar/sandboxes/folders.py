@@ -55,6 +55,15 @@ def remove_tree(path: Path) -> None:
     grave.rmdir()
 
 
+def move_onto(source: Path, target: Path) -> None:
+    """Moves a folder to where an empty one stands, whatever rights its owner took away (same file system)."""
+    try:
+        source.rename(target)
+    except PermissionError:
+        _unlock(str(source), None)
+        source.rename(target)
+
+
 def remove_graves(folder: Path, name: str) -> None:
     """Finishes removals of `folder/name` and of what was inside that a dead process left half done."""
     for grave in list(folder.glob(f"{name}*{_GRAVE}*")):

@@ -68,7 +68,7 @@ async def starts_without_overlay(ground: Ground) -> bool:
     tree = Tree(chain(ground.programs, ground.identity, mounts, Limits(), ()), enter("/", ["true"]))
     try:
         async with asyncio.timeout(_PROBE_S):
-            return await tree.inner() and await tree.release(environment_text({}))
+            return await tree.up() and await tree.release(environment_text({}))
     except TimeoutError:
         return False
     finally:

@@ -10,11 +10,12 @@ from enum import StrEnum
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from tollbar.sandboxes.base import DEFAULT_HOME, DEFAULT_PATH, BaseInfo
+from tollbar.sandboxes.base import DEFAULT_HOME, DEFAULT_PATH
 from tollbar.sandboxes.bwrap_command import Programs, Root, chain, enter, environment_text
 from tollbar.sandboxes.capture import TAIL_BYTES, Capture
 from tollbar.sandboxes.cgroups import Group
 from tollbar.sandboxes.errors import EnvironmentStartFailed, SandboxLost
+from tollbar.sandboxes.folders import move_onto
 from tollbar.sandboxes.identity import Identity
 from tollbar.sandboxes.interface import (
     ArtifactPath,
@@ -26,6 +27,7 @@ from tollbar.sandboxes.interface import (
     StoreFile,
 )
 from tollbar.sandboxes.process import Tree, settle
+from tollbar.sandboxes.seal import read_file_overlay, seal_overlay
 from tollbar.sandboxes.upper import components, replace_folder
 from tollbar.sandboxes.watch import Breach, watch
 
@@ -48,11 +50,11 @@ class End(StrEnum):
 
 @dataclass(frozen=True)
 class Setting:
-    """What a sandbox needs to know of its backend: programs, identity, base, folders, group and handle."""
+    """What a sandbox needs to know of its backend: programs, identity, root, folder, group and handle."""
 
     programs: Programs
     identity: Identity
-    base: BaseInfo
+    root: Root
     folder: Path
     group: Group | None
     levels: Mapping[str, str]
@@ -67,12 +69,8 @@ class OneShotSandbox:
         self._spec = spec
         self._setting = setting
         self._remove = remove
-        self._root = Root(
-            lowers=lower_layers(setting.base, spec),
-            upper=setting.folder / "up",
-            work=setting.folder / "wk",
-            binds=setting.base.binds,
-        )
+        self._root = setting.root
+        self._mounts = self._root.arguments()
         self._used = False
         self._destroyed = False
         self._killed = False
@@ -119,16 +117,17 @@ class OneShotSandbox:
     async def kill(self) -> None:
         """Ends every process; the files stay, and the next command can be run."""
         self.kill_now()
+        if self._supervision is not None:
+            self._supervision.cancel()
         await self._idle.wait()
         self._used = False
 
     def kill_now(self) -> None:
-        """Sends the signals and returns at once; `kill` waits for the effect."""
-        if self._supervision is not None:
-            self._killed = True
-            self._supervision.cancel()
-        if self._tree is not None and self._tree.held:
-            self._tree.signal()
+        """Sends the signals and returns at once; any thread may call it, also while the event loop stands still."""
+        self._killed = True
+        tree = self._tree
+        if tree is not None:
+            tree.signal()
 
     async def put(self, source: Path, dest: str) -> None:
         """Replaces `dest` by a copy of the host folder `source`.
@@ -154,20 +153,22 @@ class OneShotSandbox:
 
     async def seal(self, paths: Sequence[ArtifactPath], limits: SealLimits, store: StoreFile) -> Seal:
         """Seals the declared paths as the overlay shows them; a relative one counts from the working directory."""
-        from tollbar.sandboxes.seal import seal_overlay
-
         self._require_idle()
         absolute = [replace(path, source=self._absolute(path.source)) for path in paths]
         return await asyncio.to_thread(seal_overlay, self._root.upper, self._root.lowers, absolute, limits, store)
 
     async def read_file(self, path: str, max_bytes: int) -> bytes | None:
         """Returns at most `max_bytes` of a regular file as the overlay shows it, never through a link, or None."""
-        from tollbar.sandboxes.seal import read_file_overlay
-
         self._require_idle()
         return await asyncio.to_thread(
             read_file_overlay, self._root.upper, self._root.lowers, self._absolute(path), max_bytes
         )
+
+    async def give_upper(self, target: Path) -> None:
+        """Moves everything that was written to where an empty folder stands; then only `destroy` is left."""
+        self._require_idle()
+        self._used = True
+        await asyncio.to_thread(move_onto, self._root.upper, target)
 
     async def destroy(self) -> None:
         """Ends every process and removes every file, group and descriptor; safe to repeat."""
@@ -215,7 +216,7 @@ class OneShotSandbox:
     def _start(self, command: list[str]) -> Tree:
         setting = self._setting
         groups = [] if setting.group is None else setting.group.join
-        head = chain(setting.programs, setting.identity, self._root.arguments(), self._spec.limits, groups)
+        head = chain(setting.programs, setting.identity, self._mounts, self._spec.limits, groups)
         try:
             return Tree(head, command)
         except OSError as error:
@@ -226,7 +227,7 @@ class OneShotSandbox:
         """Lets the command go and returns what ended it; the tree may still live then."""
         try:
             async with asyncio.timeout(self._setting.start_timeout_s):
-                begun = await tree.inner() and await tree.release(environment)
+                begun = await tree.up() and not self._killed and await tree.release(environment)
         except TimeoutError:
             return End.LATE, None
         if not begun:
@@ -244,6 +245,8 @@ class OneShotSandbox:
 
     def _result(self, tree: Tree, capture: Capture, end: End, breach: Breach | None, wall_s: float) -> ExecResult:
         cpu_ns, ooms = self._count()
+        if self._killed:
+            raise SandboxLost("killed", "The sandbox was ended by the server while its command ran.")
         if end is End.UNSTARTED:
             said = capture.stderr.value()[-_SAID_BYTES:].decode(errors="replace").strip()
             msg = f"The command was not reached: {said or f'exit code {tree.exit_code}'}"
@@ -251,8 +254,6 @@ class OneShotSandbox:
         if end is End.LATE:
             msg = f"The sandbox was not up within {self._setting.start_timeout_s:g} s."
             raise EnvironmentStartFailed("timeout", msg)
-        if end is End.KILL:
-            raise SandboxLost("killed", "The sandbox was ended by the server while its command ran.")
         oom_killed = ooms > 0 or (breach is not None and breach.resource == "memory")
         exit_code = tree.exit_code if end is End.ITSELF else None
         if breach is not None and not oom_killed:
@@ -283,12 +284,6 @@ class OneShotSandbox:
         kills = ooms - self._counted_ooms
         self._counted_cpu_ns, self._counted_ooms = cpu_ns or 0, ooms
         return spent, kills
-
-
-def lower_layers(base: BaseInfo, spec: SandboxSpec) -> tuple[Path, ...]:
-    """Returns base, image and inputs, bottom first; a layer that stands twice counts where it is uppermost."""
-    stack = (base.lower, *spec.image.layers, *spec.inputs)
-    return tuple(reversed(dict.fromkeys(reversed(stack))))
 
 
 async def _finish(tree: Tree, drained: asyncio.Event) -> None:

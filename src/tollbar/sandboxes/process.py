@@ -13,13 +13,16 @@ import os
 import signal
 import socket
 import subprocess
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 HOST_ENV: Final = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 INFO_FD: Final = "{info}"
-_NAME_PATIENCE_S: Final = 2.0
+_POLL_S: Final = 0.002
+_POLLS: Final = 1000
+_INFO_BYTES: Final = 4096
 _DEATH_PATIENCE_S: Final = 30.0
 _FIRST_FREE_FD: Final = 10
 
@@ -27,52 +30,41 @@ _FIRST_FREE_FD: Final = 10
 class Tree:
     """A started chain: `outer` is our child (bwrap's monitor), `inner` is process 1 of the tenant's namespace.
 
-    The tenant's own command waits behind `channel` until `release`: nothing of the tenant runs before both are held,
-    and a supervisor that dies before that leaves a shell that reads the end of the channel and ends.
+    The tenant's own shell says that it is up and waits behind `channel` until `release`: no command runs before both
+    processes are in hand, and a supervisor that dies before that leaves a shell that reads the end of the channel
+    and ends. Raises `RuntimeError` in a thread without the event loop, before anything is started.
     """
 
     def __init__(self, chain: Sequence[str], command: Sequence[str]) -> None:
-        self.channel, channel = socket.socketpair()
-        self.stdout, stdout = os.pipe2(os.O_CLOEXEC)
-        self.stderr, stderr = os.pipe2(os.O_CLOEXEC)
-        self._info, info = _high_pipe()
-        self.channel.setblocking(False)
-        try:
+        loop = asyncio.get_running_loop()
+        with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
+            self._channel, channel = socket.socketpair()
+            ours.callback(self._channel.close)
+            theirs.callback(channel.close)
+            self._channel.setblocking(False)
+            self.stdout, stdout = _pipe(ours, theirs)
+            self.stderr, stderr = _pipe(ours, theirs)
+            self._info = _info_file(ours)
             self._process = subprocess.Popen(
-                [*(str(info) if part == INFO_FD else part for part in chain), *command],
+                [*(str(self._info) if part == INFO_FD else part for part in chain), *command],
                 stdin=channel.fileno(),
                 stdout=stdout,
                 stderr=stderr,
                 env=HOST_ENV,
                 cwd="/",
-                pass_fds=(info,),
+                pass_fds=(self._info,),
                 process_group=0,
             )
-        except BaseException:
-            for descriptor in (self.stdout, self.stderr, self._info):
-                os.close(descriptor)
-            self.channel.close()
-            raise
-        finally:
-            channel.close()
-            for descriptor in (stdout, stderr, info):
-                os.close(descriptor)
-        self._outer = os.pidfd_open(self._process.pid)
+            ours.callback(self._process.wait)
+            ours.callback(self._process.kill)
+            self._outer = os.pidfd_open(self._process.pid)
+            ours.pop_all()
         self._inner: int | None = None
-        self._info_text = b""
         self.pid_namespace = 0
-        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        asyncio.get_running_loop().add_reader(self._outer, self._reap)
-
-    @property
-    def pid(self) -> int:
-        """Returns the pid of *outer* on the host."""
-        return self._process.pid
-
-    @property
-    def held(self) -> bool:
-        """Says whether process 1 of the namespace is in hand, so that `signal` reaches every process."""
-        return self._inner is not None
+        self._closing = threading.Lock()
+        self._closed = False
+        self.ended: asyncio.Future[None] = loop.create_future()
+        loop.add_reader(self._outer, self._reap)
 
     @property
     def exit_code(self) -> int | None:
@@ -80,37 +72,33 @@ class Tree:
         code = self._process.returncode
         return None if code is None or code < 0 else code
 
-    async def inner(self) -> bool:
-        """Waits for bwrap's word of process 1 and takes hold of it; False when the chain failed before."""
-        while not self._info_text.rstrip().endswith(b"}"):
-            await readable(self._info)
-            part = os.read(self._info, 4096)
-            if not part:
-                return False
-            self._info_text += part
-        info: dict[str, int] = json.loads(self._info_text)
-        pid, self.pid_namespace = info["child-pid"], info.get("pid-namespace", 0)
-        with contextlib.suppress(ProcessLookupError):
-            self._inner = os.pidfd_open(pid)
-            if _parent(pid) != self._process.pid:
-                os.close(self._inner)
-                self._inner = None
-        return self._inner is not None
+    async def up(self) -> bool:
+        """Waits until the tenant's shell is up and takes hold of process 1; False when the chain failed before."""
+        try:
+            said = await asyncio.get_running_loop().sock_recv(self._channel, 1)
+        except ConnectionResetError:
+            return False
+        return said != b"" and self._hold_inner()
 
     async def release(self, environment: bytes) -> bool:
         """Lets the tenant's command go with the given environment text; False when it never started."""
         loop = asyncio.get_running_loop()
         try:
-            await loop.sock_sendall(self.channel, environment)
-            self.channel.shutdown(socket.SHUT_WR)
-            return bool(await loop.sock_recv(self.channel, 16))
+            await loop.sock_sendall(self._channel, environment)
+            self._channel.shutdown(socket.SHUT_WR)
+            return await loop.sock_recv(self._channel, 1) != b""
         except (BrokenPipeError, ConnectionResetError):
             return False
 
     def signal(self) -> None:
-        """Sends SIGKILL to *inner*, then to *outer*; returns at once."""
-        for pidfd in (self._inner, self._outer):
-            if pidfd is not None:
+        """Sends SIGKILL to *inner*, then to *outer*; returns at once. Any thread may call it.
+
+        Before process 1 is in hand it does nothing: nothing of the tenant runs then, and bwrap alone must not die.
+        """
+        with self._closing:
+            if self._inner is None or self._closed:
+                return
+            for pidfd in (self._inner, self._outer):
                 with contextlib.suppress(ProcessLookupError):
                     signal.pidfd_send_signal(pidfd, signal.SIGKILL)
 
@@ -119,19 +107,37 @@ class Tree:
 
         The death of process 1 ends its namespace, and it is not dead before every other process in it is. A chain
         that did not come as far is given a moment to name process 1, because bwrap killed before that could leave it.
+        A server that adopts orphans (process 1 of a container) takes its zombie, too.
         """
         try:
-            if self._inner is None and not self.ended.done():
-                with contextlib.suppress(TimeoutError, ValueError):
-                    async with asyncio.timeout(_NAME_PATIENCE_S):
-                        await self.inner()
+            for _ in range(_POLLS):
+                if self._hold_inner() or self.ended.done():
+                    break
+                await asyncio.sleep(_POLL_S)
             self.signal()
+            if self._inner is None:
+                self._process.kill()
             async with asyncio.timeout(_DEATH_PATIENCE_S):
                 if self._inner is not None:
                     await readable(self._inner)
+                    _take_zombie(self._inner)
                 await self.ended
         finally:
             self._close()
+
+    def _hold_inner(self) -> bool:
+        """Opens process 1 as soon as bwrap has written down its pid; says whether it is in hand."""
+        text = os.pread(self._info, _INFO_BYTES, 0)
+        if self._inner is None and text.rstrip().endswith(b"}"):
+            info: dict[str, int] = json.loads(text)
+            pid, self.pid_namespace = info["child-pid"], info.get("pid-namespace", 0)
+            with contextlib.suppress(ProcessLookupError):
+                pidfd = os.pidfd_open(pid)
+                if _parent(pid) == self._process.pid:
+                    self._inner = pidfd
+                else:
+                    os.close(pidfd)
+        return self._inner is not None
 
     def _reap(self) -> None:
         if self._process.poll() is None:
@@ -142,19 +148,39 @@ class Tree:
 
     def _close(self) -> None:
         asyncio.get_running_loop().remove_reader(self._outer)
-        self.channel.close()
-        for pidfd in (self._info, self._inner, self._outer):
-            if pidfd is not None:
-                os.close(pidfd)
+        self._channel.close()
+        with self._closing:
+            self._closed = True
+            for descriptor in (self._info, self._inner, self._outer):
+                if descriptor is not None:
+                    os.close(descriptor)
 
 
-def _high_pipe() -> tuple[int, int]:
-    """Returns a pipe whose writing end is above the descriptors that the chain's shell uses itself."""
+def _pipe(ours: contextlib.ExitStack, theirs: contextlib.ExitStack) -> tuple[int, int]:
     reading, writing = os.pipe2(os.O_CLOEXEC)
+    ours.callback(os.close, reading)
+    theirs.callback(os.close, writing)
+    return reading, writing
+
+
+def _info_file(ours: contextlib.ExitStack) -> int:
+    """Returns an empty file in memory for bwrap's word of process 1, above the descriptors that the chain uses.
+
+    Not a pipe: bwrap dies of a pipe that its dead supervisor has closed, and leaves process 1 waiting for it.
+    """
+    low = os.memfd_create("info", os.MFD_CLOEXEC)
     try:
-        return reading, fcntl.fcntl(writing, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE_FD)
+        high = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE_FD)
     finally:
-        os.close(writing)
+        os.close(low)
+    ours.callback(os.close, high)
+    return high
+
+
+def _take_zombie(pidfd: int) -> None:
+    """Reaps a dead process if this one is its parent by now; returns at once."""
+    with contextlib.suppress(ChildProcessError):
+        os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
 
 
 def _parent(pid: int) -> int | None:

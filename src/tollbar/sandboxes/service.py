@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ from tollbar.kit.clock import Clock
 from tollbar.kit.money import PUSD_PER_USD
 from tollbar.kit.paging import Page, PageRequest
 from tollbar.sandboxes import store
+from tollbar.sandboxes.base import host_digest
 from tollbar.sandboxes.errors import RunnerNotFound
 from tollbar.sandboxes.interface import Limits, Network
 from tollbar.sandboxes.runners import DEFAULT_LABEL, DEFAULT_NAMESPACE, Description, Runner, parse_reference
@@ -47,15 +49,19 @@ def seeded(backend: str, base: str) -> dict[str, Description]:
     return {"base": free, "metered": metered}
 
 
-async def seed(session: AsyncSession, *, backend: str, base: str, clock: Clock) -> None:
+async def seed(session: AsyncSession, clock: Clock, *, backend: str = "bwrap", base: str | None = None) -> None:
     """Creates `envhub/base@main` and `envhub/metered@main` where they are missing; what exists stays as it is.
 
-    `backend` is the best one of the machine and `base` its base with digest, e.g. `host@sha256:...`. Safe to repeat
-    and safe beside another server that does the same.
+    `backend` is the best one of the machine and `base` its base with digest (this host's when it is not given). Safe
+    to repeat and safe beside another server that does the same.
     """
-    for name, description in seeded(backend, base).items():
-        if await store.labelled(session, DEFAULT_NAMESPACE, name, DEFAULT_LABEL) is None:
-            await store.add(session, DEFAULT_NAMESPACE, name, DEFAULT_LABEL, description, clock.now())
+    names = ("base", "metered")
+    missing = [name for name in names if await store.labelled(session, DEFAULT_NAMESPACE, name, DEFAULT_LABEL) is None]
+    if not missing:
+        return
+    descriptions = seeded(backend, base or f"host@{await asyncio.to_thread(host_digest)}")
+    for name in missing:
+        await store.add(session, DEFAULT_NAMESPACE, name, DEFAULT_LABEL, descriptions[name], clock.now())
 
 
 async def resolve(session: AsyncSession, text: object) -> Runner:

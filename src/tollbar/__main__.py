@@ -1,0 +1,30 @@
+"""The command `tollbar`. It stands above the layers, and is the one place that knows commands of `cli` and `app`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+from tollbar import __version__
+
+_APP_COMMANDS: Final = (
+    ("up", "tollbar.app.up:up", "Start tollbar on this machine."),
+    ("doctor", "tollbar.app.doctor:doctor", "Check this machine, and say how to fix what is wrong."),
+)
+
+
+def main() -> int:
+    """Runs the command of `sys.argv` and returns its exit code."""
+    argv = sys.argv[1:]
+    if argv == ["--version"]:
+        # Answered before anything is imported: agents ask for it all the time.
+        print(f"tollbar {__version__}")  # noqa: T201 - the answer
+        return 0
+    from tollbar.cli.main import run
+    from tollbar.cli.tree import Command
+
+    return run(argv, [Command(*command) for command in _APP_COMMANDS])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,140 @@
+"""Runs one command: reads the line, runs the function, and turns whatever happens into an exit code."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+from cyclopts import App, CycloptsError
+
+from tollbar.cli.exits import Exit
+from tollbar.cli.output import json_text
+from tollbar.cli.problems import CliError, Report, Usage, report
+from tollbar.cli.session import Options, Session
+from tollbar.cli.tree import NOUNS, Command, build
+from tollbar.client.errors import ClientError
+
+_FLAGS: Final = frozenset({"--json", "--quiet", "--yes"})
+_WITH_VALUE: Final = frozenset({"--output", "--context", "--url"})
+
+
+def run(argv: Sequence[str], further: Sequence[Command] = ()) -> int:
+    """Runs the command of a line and returns its exit code; `further` are commands of higher layers."""
+    try:
+        code = _run(list(argv), further)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return _end_by_pipe()
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return Exit.INTERRUPTED
+    return code
+
+
+def arrange(tokens: Sequence[str]) -> list[str]:
+    """Returns the line with global options behind the command, and `help X Y` as `X Y --help`."""
+    leading, rest = _leading(tokens)
+    if rest[:1] == ["help"] and rest[1:] != ["exit-codes"] and not any(word.startswith("-") for word in rest):
+        rest = [*rest[1:], "--help"]
+    end = rest.index("--") if "--" in rest else len(rest)
+    return [*rest[:end], *leading, *rest[end:]] if rest else leading
+
+
+def _leading(tokens: Sequence[str]) -> tuple[list[str], list[str]]:
+    taken = 0
+    while taken < len(tokens):
+        name, equals, _ = tokens[taken].partition("=")
+        if name in _FLAGS and not equals:
+            taken += 1
+        elif name in _WITH_VALUE:
+            taken += 1 if equals else 2
+        else:
+            break
+    return list(tokens[:taken]), list(tokens[taken:])
+
+
+def _run(argv: list[str], further: Sequence[Command]) -> int:
+    app = build(further)
+    tokens = arrange(argv)
+    if not tokens or (len(tokens) == 1 and tokens[0] in {noun.name for noun in NOUNS}):
+        return _print_help(app, tokens)
+    session: Session | None = None
+    try:
+        try:
+            command, bound, _ = app.parse_args(tokens, exit_on_error=False, print_error=False)
+        except CycloptsError as error:
+            raise Usage(str(error).rstrip("."), fix=_help_line(tokens)) from None
+        options = bound.arguments.get("options")
+        session = Session(options) if isinstance(options, Options) else None
+        return _int(command(*bound.args, **bound.kwargs))
+    except (CliError, ClientError) as error:
+        return _tell(report(error, argv), as_json=_wants_json(session, tokens))
+    except (BrokenPipeError, KeyboardInterrupt):
+        raise
+    except Exception as error:
+        if os.environ.get("TOLLBAR_DEBUG") == "1":
+            raise
+        return _tell(_fault(error), as_json=_wants_json(session, tokens))
+
+
+def _int(result: Any) -> int:
+    return int(result) if isinstance(result, int) else Exit.DONE
+
+
+def _print_help(app: App, tokens: list[str]) -> int:
+    """A bare `tollbar` asks for help; a noun without a verb is a mistake."""
+    from rich.console import Console  # the help formatter draws with it
+
+    part = app
+    for token in tokens:
+        part = app[token]
+    for verb in [name for name in part if not name.startswith("-")] if tokens else []:
+        _ = part[verb]  # loads the function, whose docstring the help shows
+    app.help_print(tokens, console=Console(file=sys.stderr if tokens else sys.stdout, highlight=False))
+    return Exit.USAGE if tokens else Exit.DONE
+
+
+def _help_line(tokens: Sequence[str]) -> str:
+    words: list[str] = []
+    verbs = {noun.name: noun.verbs for noun in NOUNS}
+    if tokens and tokens[0] in verbs:
+        words = [tokens[0], *(word for word in tokens[1:2] if word in verbs[tokens[0]])]
+    return " ".join(["see: tollbar", *words, "--help"])
+
+
+def _wants_json(session: Session | None, tokens: Sequence[str]) -> bool:
+    if session is not None:
+        try:
+            return session.out.is_json
+        except (CliError, ClientError):
+            pass
+    words = " ".join(tokens)
+    return "--json" in tokens or "--output json" in words or "--output=json" in tokens
+
+
+def _tell(told: Report, *, as_json: bool) -> int:
+    """With JSON the error object is the data of the command, except when a person left."""
+    if as_json and told.exit is not Exit.INTERRUPTED:
+        sys.stdout.write(json_text(told.body) + "\n")
+        sys.stdout.flush()
+    print("\n".join(told.lines()), file=sys.stderr)
+    return told.exit
+
+
+def _fault(error: Exception) -> Report:
+    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    body = {"code": "INTERNAL_ERROR", "message": f"tollbar's command line failed: {what}"}
+    fix = "see where: repeat the command with TOLLBAR_DEBUG=1"
+    return Report(Exit.FAILED, body, body["message"], (), fix)
+
+
+def _end_by_pipe() -> int:
+    """Ends as a command does whose reader went away: quietly, by the signal."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, sys.stdout.fileno())
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGPIPE)
+    return 128 + signal.SIGPIPE

@@ -1,0 +1,82 @@
+"""What can go wrong before there is a database to talk to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tollbar.kit.errors import TollbarError
+
+
+class DataDirectoryHeld(TollbarError):
+    """Another process owns the data directory; `pid` and `url` name it as far as it has said who it is."""
+
+    code = "DATA_DIRECTORY_HELD"
+    status = 409
+
+    def __init__(self, data_dir: Path, pid: int | None, url: str | None) -> None:
+        who = "another process" if pid is None else f"process {pid}"
+        where = "" if url is None else f", the server at {url}"
+        super().__init__(
+            f"The data directory {data_dir} is in use by {who}{where}.",
+            hint="Use that server, stop it, or choose another data directory (--data-dir).",
+            data_dir=str(data_dir),
+            pid=pid,
+            url=url,
+        )
+
+
+class EmbeddedDatabaseFailed(TollbarError):
+    """The embedded PostgreSQL did not start; the message ends with the last lines of its log."""
+
+    code = "EMBEDDED_DATABASE_FAILED"
+    status = 503
+
+    def __init__(self, problem: str, *, log: Path | None = None, log_end: str = "", hint: str | None = None) -> None:
+        text = f"The embedded database did not start: {problem}."
+        if log_end:
+            text += f" The end of {log}:\n{log_end}"
+        super().__init__(text, hint=hint)
+
+
+class EmbeddedDatabaseRefused(EmbeddedDatabaseFailed):
+    """This machine does not let this user run PostgreSQL; the hint names the three ways out."""
+
+    code = "EMBEDDED_DATABASE_REFUSED"
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(
+            problem,
+            hint=(
+                "Run tollbar as an ordinary user, or set TOLLBAR_PG_UID to the uid that shall run the embedded "
+                "database, or set TOLLBAR_DATABASE_URL to a PostgreSQL of your own."
+            ),
+        )
+
+
+class DatabaseUnreachable(TollbarError):
+    """The database does not answer or refuses the connection; the URL's password is never shown."""
+
+    code = "DATABASE_UNREACHABLE"
+    status = 503
+
+    def __init__(self, where: str, problem: str) -> None:
+        super().__init__(
+            f"The database {where} cannot be used: {problem}",
+            hint="Check that it runs and that TOLLBAR_DATABASE_URL names it.",
+        )
+
+
+class DatabaseTooNew(TollbarError):
+    """The database was migrated by a newer tollbar; this one would not understand its tables."""
+
+    code = "DATABASE_TOO_NEW"
+    status = 409
+
+    def __init__(self, current: str, head: str) -> None:
+        super().__init__(
+            f"The database is at revision {current}, which this version of tollbar does not know; "
+            f"its newest is {head}.",
+            hint="Start the newer version of tollbar again, or restore a backup from before its migration.",
+            current=current,
+            head=head,
+        )

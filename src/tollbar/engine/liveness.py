@@ -1,0 +1,146 @@
+"""A worker says that it lives, on the database's clock, and kills its own sandboxes when it cannot.
+
+A worker that is cut off has killed what it runs before anybody takes its work over; one that was declared dead ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import structlog
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from tollbar.db.session import Database
+from tollbar.engine import store
+from tollbar.engine.config import ENGINE_VERSION
+from tollbar.engine.errors import DeclaredDead
+from tollbar.engine.queues import ahead
+from tollbar.engine.tables import WorkerState
+from tollbar.kit.clock import Clock
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """Seconds; raises `ValueError` unless 2 x beat < self_kill < dead_after."""
+
+    beat_s: float = 5.0
+    """Between two beats; the reaper's interval too."""
+    self_kill_s: float = 20.0
+    """Without an accepted beat: this worker kills its own sandboxes."""
+    dead_after_s: float = 30.0
+    """Without a beat: others declare the worker dead and take its work over."""
+    foreign_after_s: float = 60.0
+    """How long work of an executor that nobody knows must have been seen before it is taken over."""
+    audit_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        if not 2 * self.beat_s < self.self_kill_s < self.dead_after_s:
+            msg = "liveness needs 2 * beat_s < self_kill_s < dead_after_s"
+            raise ValueError(msg)
+
+
+@dataclass
+class Worker:
+    """This process as a worker: `enter`, then a beat every `beat_s`, then `leave` and `left`."""
+
+    database: Database
+    """Best with a small pool of its own: a busy pool is no death."""
+    executor_id: str
+    """Fresh for each start of a process."""
+    slots: int
+    backends: tuple[str, ...]
+    intervals: Intervals
+    kill_sandboxes: Callable[[], None]
+    """Ends every sandbox of this process at once; called from the watchdog's thread too, so without the loop."""
+    clock: Clock
+    _watchdog: Watchdog = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._watchdog = Watchdog(self.intervals.self_kill_s, self.kill_sandboxes, self.clock)
+
+    async def enter(self) -> None:
+        """Registers the worker and starts its watchdog."""
+        async with self.database.transaction() as session:
+            await store.add_worker(
+                session,
+                self.executor_id,
+                host=socket.gethostname(),
+                pid=os.getpid(),
+                engine_version=ENGINE_VERSION,
+                backends=list(self.backends),
+                slots=self.slots,
+            )
+        self._watchdog.start()
+
+    async def beat(self) -> None:
+        """Says that this worker lives. Raises `DeclaredDead`, its sandboxes killed, when others have given it up."""
+        sent = self.clock.monotonic()
+        # A connection that hangs is given up early enough for another try before the watchdog fires.
+        async with asyncio.timeout(self.intervals.self_kill_s / 3), self.database.transaction() as session:
+            accepted = await store.beat(session, self.executor_id)
+        if not accepted:
+            _log.error("this worker was declared dead: it ends, and others go on with its work")
+            self.kill_sandboxes()
+            raise DeclaredDead
+        self._watchdog.fed(sent)
+
+    async def leave(self) -> None:
+        """Says that this worker takes no more work; it goes on beating while it ends what it has."""
+        async with self.database.transaction() as session:
+            await store.move(session, self.executor_id, WorkerState.LEAVING)
+
+    async def left(self) -> None:
+        """Says that nothing runs here any more, so that any reaper hands the rest on at once; ends the watchdog."""
+        self._watchdog.stop()
+        async with self.database.transaction() as session:
+            await store.move(session, self.executor_id, WorkerState.LEFT)
+
+
+class Watchdog:
+    """A thread that calls `kill` when it was not fed for `limit_s`, and again after each further such silence.
+
+    The process's own time counts, so it also fires right after the process was stopped and continued.
+    """
+
+    def __init__(self, limit_s: float, kill: Callable[[], None], clock: Clock) -> None:
+        self._limit_s = limit_s
+        self._kill = kill
+        self._clock = clock
+        self._fed_at = clock.monotonic()
+        self._done = threading.Event()
+
+    def start(self) -> None:
+        """Begins to watch."""
+        self._fed_at = self._clock.monotonic()
+        threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
+
+    def fed(self, at: float) -> None:
+        """Notes that a beat which was sent at that moment (monotonic seconds) was accepted."""
+        self._fed_at = max(self._fed_at, at)
+
+    def stop(self) -> None:
+        """Ends the watch."""
+        self._done.set()
+
+    def _watch(self) -> None:
+        while not self._done.wait(self._limit_s / 20):
+            now = self._clock.monotonic()
+            if now - self._fed_at > self._limit_s:
+                _log.error("no beat was accepted for too long: this worker's sandboxes are killed")
+                try:
+                    self._kill()
+                except Exception:  # noqa: BLE001 - the watch must go on: the next beat decides what becomes of this worker
+                    _log.exception("killing the sandboxes failed")
+                self._fed_at = now
+
+
+async def capacity(session: AsyncSession, backend: str) -> int:
+    """Returns how many Trials of that backend the living workers may hold together, running and claimed ahead."""
+    return sum(ahead(slots) for slots in await store.living_slots(session, backend))

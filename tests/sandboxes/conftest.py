@@ -1,0 +1,234 @@
+"""Real sandboxes for tests: below a folder that the tenants' uid can pass, removed afterwards."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+import textwrap
+import threading
+import uuid
+from pathlib import Path
+
+import pytest
+
+from tollbar.kit.clock import SystemClock
+from tollbar.sandboxes.bwrap import BwrapProvider
+from tollbar.sandboxes.cgroups import Cgroups
+from tollbar.sandboxes.identity import Identity, first_closed
+from tollbar.sandboxes.interface import Form, ImageRef, Limits, Purpose, SandboxName, SandboxSpec
+
+
+def make_open_folder() -> Path:
+    """Returns a fresh folder that every user may pass (a pytest folder of root is closed to all others)."""
+    folder = Path(tempfile.mkdtemp(prefix="tollbar-test-", dir="/var/tmp"))
+    folder.chmod(0o711)
+    return folder
+
+
+@pytest.fixture
+def open_folder():
+    folder = make_open_folder()
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def shared_folder():
+    """A data directory that all tests of a run share, so that the base is made once."""
+    folder = make_open_folder()
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def ready(shared_folder):
+    """Skips where bubblewrap cannot run, but never in CI."""
+    problems = asyncio.run(BwrapProvider(shared_folder / "sandboxes", host="here").preflight())
+    if problems:
+        text = f"no sandboxes here: {problems}"
+        pytest.fail(text) if os.environ.get("CI") else pytest.skip(text)
+
+
+@pytest.fixture
+def provider(ready, shared_folder):
+    return BwrapProvider(shared_folder / "sandboxes", host="here")
+
+
+@pytest.fixture
+def watched_provider(ready, shared_folder):
+    """A provider on a machine whose control groups cannot be used."""
+    return BwrapProvider(shared_folder / "sandboxes", host="here", cgroups=Cgroups())
+
+
+def spec_of(
+    name=None, *, limits=None, env=None, inputs=(), directories=(), workdir="/app", layers=(), purpose=Purpose.AGENT
+):
+    return SandboxSpec(
+        name=name or SandboxName(f"trial_{uuid.uuid4().hex[:12]}", 0, purpose),
+        owner="worker-1",
+        form=Form.ONE_SHOT,
+        image=ImageRef("", tuple(layers), workdir, {}),
+        workdir=workdir,
+        env=env or {},
+        limits=limits or Limits(memory_mb=256, pids=64, disk_mb=256),
+        inputs=tuple(inputs),
+        directories=tuple(directories),
+    )
+
+
+class Box:
+    """A sandbox with the calls that tests make all the time."""
+
+    def __init__(self, sandbox):
+        self.sandbox = sandbox
+        self.upper = Path(sandbox.handle.data["directory"]) / "up"
+
+    async def sh(self, script, **options):
+        """Runs a shell script; a new command each time."""
+        await self.sandbox.kill()
+        return await self.sandbox.exec(["sh", "-c", script], **{"timeout_s": 20, **options})
+
+    async def python(self, code, **options):
+        """Runs Python code inside and returns its standard output; fails when it fails."""
+        await self.sandbox.kill()
+        argv = ["python3", "-c", textwrap.dedent(code)]
+        result = await self.sandbox.exec(argv, **{"timeout_s": 20, **options})
+        assert result.exit_code == 0, result.stderr_tail.decode()
+        return result.stdout_tail.decode()
+
+
+@pytest.fixture
+async def new_box(provider):
+    """Makes sandboxes that go with the test; `new_box(provider=...)` takes another provider."""
+    made = []
+
+    async def make(*, provider=provider, **options):
+        sandbox = await provider.create(spec_of(**options))
+        made.append(sandbox)
+        return Box(sandbox)
+
+    yield make
+    for sandbox in made:
+        await sandbox.destroy()
+
+
+@pytest.fixture
+async def box(new_box):
+    return await new_box()
+
+
+@pytest.fixture
+def make_spec():
+    """Returns the function that describes sandboxes."""
+    return spec_of
+
+
+@pytest.fixture
+def clock_now():
+    """The wall clock of the machine, because reaping compares it with the times of files."""
+    return SystemClock().now()
+
+
+@pytest.fixture
+def host():
+    """What a test asks the machine outside the sandboxes."""
+    return Host()
+
+
+class Host:
+    """The machine outside the sandboxes; a marker is a number of seconds that no other sleep has."""
+
+    def marker(self) -> str:
+        return f"9{uuid.uuid4().int % 10**9}"
+
+    def living(self, mark: str) -> list[int]:
+        """Returns the pids on this machine whose command line holds `mark`."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit() and int(entry.name) != os.getpid():
+                with contextlib.suppress(OSError):
+                    if mark.encode() in (entry / "cmdline").read_bytes():
+                        found.append(int(entry.name))
+        return found
+
+    async def until(self, holds, within_s: float = 5.0):
+        """Returns what `holds()` answers as soon as it is true; fails when it stays false."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + within_s
+        while not (found := holds()):
+            assert loop.time() < deadline, f"still {found!r} after {within_s} s"
+            await asyncio.sleep(0.02)
+        return found
+
+    async def gone(self, mark: str, within_s: float = 2.0) -> None:
+        """Returns when no process with `mark` lives; fails when one stays."""
+        await self.until(lambda: not self.living(mark), within_s)
+
+    async def came(self, mark: str, count: int = 1) -> list[int]:
+        """Returns the processes with `mark` as soon as there are `count`."""
+        return await self.until(lambda: found if len(found := self.living(mark)) >= count else None)
+
+    async def sleeping(self, mark: str, count: int = 1) -> list[int]:
+        """Returns the processes that are `sleep MARK` itself, as soon as there are `count`."""
+
+        def sleeps():
+            found = [pid for pid in self.living(mark) if self.name(pid) == "sleep"]
+            return found if len(found) >= count else None
+
+        return await self.until(sleeps)
+
+    def name(self, pid: int | str) -> str:
+        """Returns the name of a process's program; empty when it is gone."""
+        try:
+            return Path(f"/proc/{pid}/comm").read_text().strip()
+        except OSError:
+            return ""
+
+    def uids(self, pid: int) -> set[str]:
+        """Returns the user ids of a process, as text."""
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        return set(next(line for line in lines if line.startswith("Uid:")).split()[1:])
+
+    def parent(self, pid: int) -> int:
+        """Returns the pid of a process's parent."""
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+    def members(self, folder: str) -> set[int]:
+        """Returns the pids in a control group."""
+        return set(map(int, Path(folder, "cgroup.procs").read_text().split()))
+
+    def cgroups(self, part: str) -> list[str]:
+        """Returns the control groups whose name holds a text."""
+        return [path for path, _, _ in os.walk("/sys/fs/cgroup") if part in path]
+
+    def traces(self, root: Path) -> dict[str, object]:
+        """Returns what sandboxes could leave: processes, mounts, groups, folders, descriptors, threads."""
+        return {
+            "bwraps": sorted(pid for pid in self.living("bwrap") if self.parent(pid) == os.getpid()),
+            "mounts": len(Path("/proc/self/mountinfo").read_text().splitlines()),
+            "cgroups": self.cgroups("tollbar-"),
+            "folders": sorted(folder.name for folder in (root / "sandboxes" / "s").iterdir()),
+            "descriptors": len(list(Path("/proc/self/fd").iterdir())),
+            "threads": threading.active_count(),
+        }
+
+    def holders(self, secret: str) -> dict[str, str]:
+        """Returns which programs on this machine hold a text, and where: command line or environment."""
+        seen = {}
+        for entry in Path("/proc").iterdir():
+            for part in ("cmdline", "environ"):
+                with contextlib.suppress(OSError):
+                    if entry.name.isdigit() and secret.encode() in (entry / part).read_bytes():
+                        seen[self.name(entry.name)] = part
+        return seen
+
+    def python_for(self, uid: int) -> str | None:
+        """Returns an interpreter that another user can start, or None."""
+        other = Identity(uid, uid, drop=True)
+        for path in (sys.executable, "/usr/bin/python3"):
+            real = Path(path).resolve()
+            if real.is_file() and not first_closed(Path(path).parent, other) and not first_closed(real, other):
+                return path
+        return None
