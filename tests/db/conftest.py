@@ -68,6 +68,7 @@ async def new_owner():
     yield start
     for owner in owners:
         await owner.ended()
+        shutil.rmtree(owner.said.get("socket_dir", "/nowhere"), ignore_errors=True)  # a killed owner leaves it
 
 
 def alive(pid):

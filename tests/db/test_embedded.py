@@ -14,7 +14,7 @@ from tests.db.conftest import alive, ask, environment_of, facts_of, mode, users_
 from tests.support import eventually
 
 from tollbar.db.binaries import candidates
-from tollbar.db.embedded import EmbeddedServer
+from tollbar.db.embedded import EmbeddedServer, hold_directory
 from tollbar.db.errors import DataDirectoryHeld, EmbeddedDatabaseFailed
 from tollbar.db.launch import output_of, run_as
 from tollbar.db.session import open_database
@@ -183,6 +183,18 @@ async def test_the_same_directory_twice_in_one_process_is_refused(start, tmp_pat
     await start()
     with pytest.raises(DataDirectoryHeld, match=f"in use by process {os.getpid()}"):
         await start()
+
+
+async def test_a_caller_that_holds_the_directory_keeps_it_when_the_server_stops(start, tmp_path):
+    held = hold_directory(tmp_path)
+    try:
+        server = await start(tmp_path, held=held)
+        await server.stop()
+        with pytest.raises(DataDirectoryHeld):
+            hold_directory(tmp_path)
+    finally:
+        held.release()
+    hold_directory(tmp_path).release()
 
 
 async def test_the_log_holds_no_statements_and_is_cut_at_every_start(start, tmp_path):

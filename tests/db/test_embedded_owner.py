@@ -13,6 +13,8 @@ from tollbar.db.datadir import hold_directory, read_server_facts, remove_server_
 from tollbar.db.embedded import EmbeddedServer
 from tollbar.db.errors import DataDirectoryHeld
 
+pytestmark = pytest.mark.slow
+
 
 async def test_the_wheels_package_is_never_imported(new_owner, tmp_path):
     owner = await new_owner(tmp_path / "data")

@@ -13,7 +13,7 @@ from tollbar.db.binaries import candidates
 from tollbar.db.embedded import EmbeddedServer
 from tollbar.db.errors import EmbeddedDatabaseRefused
 
-pytestmark = needs_root
+pytestmark = [needs_root, pytest.mark.slow]
 
 NOBODY = 65534
 WITHOUT_A_NAME = 54321

@@ -37,7 +37,7 @@ class Running:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                env={**os.environ, **self.environment},
+                env={**os.environ, "TOLLBAR_REQUESTS_PER_MINUTE": "100000", **self.environment},
             )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from sqlalchemy import text
-
 from tests.support import eventually
+
 from tollbar.db.session import Database
 from tollbar.engine.dbos_engine import DbosEngine
 from tollbar.engine.port import EngineState, Work

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from dbos import DBOS
 from sqlalchemy import text
+from tests.engine.helpers import ask, client_of, engine_of, enqueue, reaches, state_of
 
-from tests.engine.helpers import ask, client_of, enqueue, engine_of, reaches, state_of
 from tollbar.db.session import Database
 from tollbar.engine.dbos_engine import DbosEngine
 from tollbar.engine.errors import WorkExists
@@ -23,7 +24,9 @@ async def test_work_is_committed_with_our_rows(notes: Database) -> None:
     async with client_of(notes) as engine:
         async with notes.transaction() as session:
             await session.execute(text("INSERT INTO note VALUES ('a')"))
-            await engine.enqueue(session, Work("job:a", "job", "control", ("a", 1, None, ["x"], {"k": 1.5}), priority=7))
+            await engine.enqueue(
+                session, Work("job:a", "job", "control", ("a", 1, None, ["x"], {"k": 1.5}), priority=7)
+            )
         assert await state_of(engine, "job:a") is EngineState.ENQUEUED
     assert await ask(notes, "SELECT id FROM note") == [("a",)]
     assert await ask(
@@ -85,10 +88,15 @@ async def test_smaller_priorities_start_first_and_a_row_without_one_before_all(d
         async def note(name: str) -> None:
             started.append(name)
 
-    async with client_of(database) as client:
-        for name, priority in (("third", 1000), ("second", 1), ("first", 500)):
-            await enqueue(database, client, Work(f"note:{name}", "note", "control", (name,), priority))
-        await ask(database, "UPDATE dbos.workflow_status SET priority = 0 WHERE workflow_uuid = 'note:first'")
-        async with engine_of(database, register):
-            await reaches(client, "note:third", EngineState.SUCCESS)
+    async with engine_of(database, register, queues=("solo",)) as engine:
+        await DBOS.register_queue_async(
+            "solo", worker_concurrency=1, polling_interval_sec=0.02, on_conflict="always_update"
+        )
+        async with database.transaction() as session:
+            for name, priority in (("third", 1000), ("second", 1), ("first", 500)):
+                await engine.enqueue(session, Work(f"note:{name}", "note", "solo", (name,), priority))
+            await session.execute(
+                text("UPDATE dbos.workflow_status SET priority = 0 WHERE workflow_uuid = 'note:first'")
+            )
+        await reaches(engine, "note:third", EngineState.SUCCESS)
     assert started == ["first", "second", "third"]

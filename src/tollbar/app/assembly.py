@@ -73,7 +73,10 @@ def build_app(
         async with mcp.running():
             yield
 
-    return build_http(deps, lifespan=lifespan, routes=[Route(MCP_PATH, mcp.app), *console.routes()])
+    app = build_http(deps)
+    app.router.routes += [Route(MCP_PATH, mcp.app), *console.routes()]
+    app.router.lifespan_context = lifespan
+    return app
 
 
 def _principal(scope: Scope) -> Principal:

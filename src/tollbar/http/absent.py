@@ -1,4 +1,4 @@
-"""What clients of this dialect may ask for and tollbar does not offer: empty lists and plain refusals."""
+"""What clients of this dialect may ask for and no key can have: empty lists and plain refusals."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter
 from starlette.responses import JSONResponse
 
+from tollbar.access.errors import HumanSessionRequired
 from tollbar.access.principal import Capability, Principal
 from tollbar.http.answers import answer
 from tollbar.http.authorise import needs
@@ -24,6 +25,7 @@ router = APIRouter(include_in_schema=False)
 
 Reader = Annotated[Principal, needs(Capability.JOBS_READ)]
 Writer = Annotated[Principal, needs(Capability.JOBS_RUN)]
+_PROJECT: Final = "/workspaces/{workspace_id}/projects/{project_id}"
 _WRITES: Final = ["POST", "PUT", "PATCH", "DELETE"]
 
 
@@ -93,3 +95,13 @@ async def no_trial_checkpoints(actor: Reader) -> JSONResponse:
     """A Trial has no checkpoints."""
     del actor
     raise TrialCheckpointsNotFound
+
+
+@router.patch(_PROJECT)
+@router.post(f"{_PROJECT}/archive")
+@router.put(f"{_PROJECT}/members/{{user}}")
+@router.delete(f"{_PROJECT}/members/{{user}}")
+async def only_for_people(actor: Annotated[Principal, needs()]) -> JSONResponse:
+    """Changing a project and its members is for signed-in people: every key is refused."""
+    del actor
+    raise HumanSessionRequired

@@ -8,15 +8,12 @@ from fastapi import APIRouter
 from starlette.responses import JSONResponse
 
 from tollbar.access import service as access
-from tollbar.access.errors import HumanSessionRequired
 from tollbar.access.principal import Principal
 from tollbar.http.answers import answer
 from tollbar.http.authorise import needs
 from tollbar.http.deps import Deps
 
 router = APIRouter(tags=["access"])
-
-_PROJECT = "/workspaces/{workspace_id}/projects/{project_id}"
 
 
 @router.get("/me")
@@ -38,13 +35,3 @@ async def list_projects(deps: Deps, actor: Annotated[Principal, needs()], worksp
     """The projects of a workspace that the key reaches, all at once."""
     async with deps.database.session() as session:
         return answer({"items": await access.projects(session, actor, workspace_id)})
-
-
-@router.patch(_PROJECT)
-@router.post(f"{_PROJECT}/archive")
-@router.put(f"{_PROJECT}/members/{{user}}")
-@router.delete(f"{_PROJECT}/members/{{user}}")
-async def only_for_people(actor: Annotated[Principal, needs()]) -> JSONResponse:
-    """Changing a project and its members is for signed-in people: every key is refused."""
-    del actor
-    raise HumanSessionRequired

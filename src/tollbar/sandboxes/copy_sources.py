@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +14,8 @@ from tollbar.sandboxes.links import LinkFault, resolve
 from tollbar.sandboxes.overlay_walk import Kind, Member, locate, open_folder_at
 
 _CHUNK: Final = 1 << 20
+_MOST: Final = 1_000_000
+"""Members of one folder of a context; a dataset has far fewer files."""
 _IGNORE_BYTES: Final = 1 << 20
 _IGNORE_FILES: Final = ("Dockerfile.dockerignore", ".dockerignore")
 
@@ -108,7 +110,7 @@ class Context:
                     raise SourceFault(f"cannot be read: {name} is malformed at {str(fault)[:80]!r}") from None
         return Ignore(())
 
-    def _matches(self, folder: Parts, below: Parts, accepts: Any) -> Iterator[Parts]:
+    def _matches(self, folder: Parts, below: Parts, accepts: Callable[[str], Any]) -> Iterator[Parts]:
         """Yields the paths below a folder that a pattern accepts, in order; nothing below one of them."""
         for member in self._list((*folder, *below)):
             path = (*below, member.name)
@@ -121,7 +123,7 @@ class Context:
     def _source(self, path: Parts, text: str) -> Source:
         real = self._real(path, text)
         kind = self._kind(real)
-        if kind is None or self._left_out(real, kind):
+        if kind is None or self._left_out(real, kind) or (path != real and self._ignore.ignores(path)):
             raise SourceFault(f"takes {text!r}, which is not in the context")
         if kind is Kind.FOLDER:
             return Source(path[-1] if path else "", is_folder=True, items=tuple(self._folder(real, ())))
@@ -188,6 +190,3 @@ class Context:
         with open_folder_at(self._layers, path) as folder:
             # The members' descriptors close with the folder: only names and kinds are used of them.
             return folder.members(_MOST)
-
-
-_MOST: Final = 1_000_000

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
-from typing import Final
+from typing import Final, Self
 
 from tollbar.sandboxes.upper import OPAQUE
 
@@ -59,7 +59,7 @@ class MergedFolder:
     def __init__(self, descriptors: Sequence[int]) -> None:
         self._descriptors = tuple(descriptors)
 
-    def __enter__(self) -> MergedFolder:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -103,12 +103,12 @@ class MergedFolder:
                 opened.append(_open_readable(name, descriptor, os.O_DIRECTORY))
                 if _is_opaque(opened[-1]):
                     break
-            if not opened:
-                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), name)
         except BaseException:
             for descriptor in opened:
                 os.close(descriptor)
             raise
+        if not opened:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), name)
         return MergedFolder(opened)
 
     def _names(self, wanted: Callable[[str], bool] | None) -> Iterator[str]:

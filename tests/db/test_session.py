@@ -1,0 +1,59 @@
+"""Reading and writing through a pool."""
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+
+from tollbar.db.session import open_database, psycopg_url
+
+COUNT = sa.text("SELECT count(*) FROM note")
+ADD = sa.text("INSERT INTO note VALUES (:secret)")
+
+
+@pytest.fixture
+async def notes(database):
+    async with database.transaction() as session:
+        await session.execute(sa.text("CREATE TABLE note (secret text PRIMARY KEY)"))
+    return database
+
+
+async def count(database):
+    async with database.session() as session:
+        return await session.scalar(COUNT)
+
+
+async def test_a_transaction_is_kept_and_a_reading_session_keeps_nothing(notes):
+    async with notes.transaction() as session:
+        await session.execute(ADD, {"secret": "one"})
+    async with notes.session() as session:
+        await session.execute(ADD, {"secret": "two"})
+    assert await count(notes) == 1
+
+
+async def test_an_error_undoes_the_whole_transaction(notes):
+    with pytest.raises(ZeroDivisionError):
+        async with notes.transaction() as session:
+            await session.execute(ADD, {"secret": "one"})
+            raise ZeroDivisionError
+    assert await count(notes) == 0
+
+
+async def test_the_text_of_an_error_holds_no_parameters(notes):
+    with pytest.raises(IntegrityError) as failed:
+        async with notes.transaction() as session:
+            await session.execute(sa.text("INSERT INTO note SELECT NULL WHERE :secret <> ''"), {"secret": "hunter2"})
+    assert "hunter2" not in str(failed.value)
+
+
+async def test_each_test_has_a_database_of_its_own(database, empty_database_url):
+    assert database.url != empty_database_url
+    other = open_database(empty_database_url)
+    async with database.session() as mine, other.session() as others:
+        named = sa.text("SELECT current_database()")
+        assert await mine.scalar(named) != await others.scalar(named)
+    await other.close()
+
+
+@pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+asyncpg"])
+def test_a_url_is_read_by_psycopg_whatever_its_scheme_and_keeps_its_password(scheme):
+    assert psycopg_url(f"{scheme}://u:p%40ss@h:1/d") == "postgresql+psycopg://u:p%40ss@h:1/d"

@@ -1,0 +1,70 @@
+"""What the engine relies on in the library and its tables; a change there must be noticed here first."""
+
+from __future__ import annotations
+
+import inspect
+from importlib.metadata import version
+
+from dbos import DBOSClient
+from dbos._serialization import DefaultSerializer
+
+from tests.engine.helpers import ask
+from tollbar.db.session import Database
+from tollbar.engine.port import EngineState
+
+
+def keyword_only(function: object) -> dict[str, object]:
+    parameters = inspect.signature(function).parameters.values()
+    return {one.name: one.default for one in parameters if one.kind is inspect.Parameter.KEYWORD_ONLY}
+
+
+def test_the_library_is_the_measured_one() -> None:
+    assert version("dbos").startswith("3.4.")
+
+
+def test_the_calls_of_a_take_over_have_the_signatures_that_were_verified() -> None:
+    listing = keyword_only(DBOSClient.list_workflows_async)
+    assert {"status", "executor_id", "limit", "load_input", "load_output", "completed_before", "workflow_ids"} <= set(
+        listing
+    )
+    assert keyword_only(DBOSClient.resume_workflows_async) == {"queue_name": None, "shard_key": None}
+    assert keyword_only(DBOSClient.cancel_workflows_async) == {"cancel_children": False, "shard_key": None}
+    assert {"delete_children"} <= set(keyword_only(DBOSClient.delete_workflows_async))
+
+
+def test_pickle_is_refused_where_rows_are_read_and_nowhere_else() -> None:
+    assert DefaultSerializer.deserialize.__module__ == "tollbar.engine.guard"
+    assert DefaultSerializer.serialize.__module__ == "dbos._serialization"
+
+
+async def test_the_columns_and_states_that_we_read_exist(database: Database) -> None:
+    found = dict(
+        await ask(
+            database,
+            "SELECT column_name, data_type FROM information_schema.columns"
+            " WHERE table_schema = 'dbos' AND table_name = 'workflow_status'",
+        )
+    )
+    expected = {
+        "workflow_uuid": "text",
+        "status": "text",
+        "name": "text",
+        "queue_name": "text",
+        "executor_id": "text",
+        "application_version": "text",
+        "application_name": "text",
+        "recovery_attempts": "bigint",
+        "serialization": "text",
+        "started_at_epoch_ms": "bigint",
+        "completed_at": "bigint",
+    }
+    assert {name: found.get(name) for name in expected} == expected
+    assert {state.value for state in EngineState} == {
+        "DELAYED",
+        "ENQUEUED",
+        "PENDING",
+        "SUCCESS",
+        "ERROR",
+        "CANCELLED",
+        "MAX_RECOVERY_ATTEMPTS_EXCEEDED",
+    }
