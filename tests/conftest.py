@@ -13,10 +13,9 @@ from pathlib import Path
 
 import psycopg
 import pytest
-import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 
-from tests.support import ManualClock, all_tables
+from tests.support import ManualClock
 from tollbar.db import migrate
 from tollbar.db.datadir import hold_directory
 from tollbar.db.embedded import EmbeddedServer
@@ -40,7 +39,6 @@ def database_server() -> Iterator[str]:
         template = _named(server.url, _TEMPLATE)
         migrate.upgrade(template)
         migrate_engine(template)
-        _make_tables_without_a_migration(template)
         yield server.url
     finally:
         asyncio.run(server.stop())
@@ -80,13 +78,6 @@ def _fresh(server: str, template: str) -> Iterator[str]:
     yield _named(server, name)
     with _admin(server) as connection:
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
-
-
-def _make_tables_without_a_migration(url: str) -> None:
-    """TEMPORARY: gives packages that are being built their tables before the first migration has them."""
-    engine = sa.create_engine(url)
-    all_tables().create_all(engine)
-    engine.dispose()
 
 
 def _quick_folder() -> Path:

@@ -42,6 +42,13 @@ class Settings(BaseSettings):
     requests_per_minute: Annotated[int, Field(ge=1, description="Requests a minute for one key.")] = 200
 
     @model_validator(mode="after")
+    def _separate_uids(self) -> Settings:
+        if self.pg_uid is not None and self.pg_uid == self.sandbox_uid:
+            msg = "pg_uid and sandbox_uid must differ: a sandbox could otherwise reach the database's socket"
+            raise ValueError(msg)
+        return self
+
+    @model_validator(mode="after")
     def _liveness_in_order(self) -> Settings:
         if not 2 * self.beat_s < self.self_kill_s < self.dead_after_s:
             msg = "the liveness settings need 2 * beat_s < self_kill_s < dead_after_s"

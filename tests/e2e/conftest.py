@@ -66,6 +66,8 @@ class Running:
         assert self.process is not None
         self.process.kill()
         self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
 
     def stop(self) -> int:
         """Ends the server as a person would; returns its exit code."""

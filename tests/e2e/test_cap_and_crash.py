@@ -32,9 +32,10 @@ def trials_of(server: Running, job_id: str) -> list[dict[str, Any]]:
 
 
 def sandbox_processes() -> list[str]:
-    """Command lines of everything that a sandbox would leave on this machine."""
-    found = subprocess.run(["ps", "-eo", "uid,args"], capture_output=True, text=True, check=True).stdout
-    return [line for line in found.splitlines() if "bwrap" in line or line.split()[:1] == ["64000"]]
+    """Command lines of everything living that a sandbox would leave on this machine."""
+    found = subprocess.run(["ps", "-eo", "uid,stat,args"], capture_output=True, text=True, check=True).stdout
+    lines = [line.split(None, 2) for line in found.splitlines()[1:]]
+    return [args for uid, state, args in lines if state[0] != "Z" and ("bwrap" in args or uid == "64000")]
 
 
 def test_a_cap_that_is_too_small_stops_the_job_and_keeps_what_was_scored(server: Running) -> None:

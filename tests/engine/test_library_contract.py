@@ -7,8 +7,8 @@ from importlib.metadata import version
 
 from dbos import DBOSClient
 from dbos._serialization import DefaultSerializer
-
 from tests.engine.helpers import ask
+
 from tollbar.db.session import Database
 from tollbar.engine.port import EngineState
 

@@ -7,9 +7,9 @@ import logging
 from typing import Any
 
 import pytest
-
 from tests.engine.helpers import ask, client_of, engine_of, enqueue, reaches, state_of
 from tests.support import eventually
+
 from tollbar.db.session import Database
 from tollbar.engine.dbos_engine import DbosEngine
 from tollbar.engine.errors import EngineRefused

@@ -2,8 +2,8 @@
 
 import asyncio
 import contextlib
+import hashlib
 import os
-import shutil
 import sys
 import tempfile
 import textwrap
@@ -16,6 +16,7 @@ import pytest
 from tollbar.kit.clock import SystemClock
 from tollbar.sandboxes.bwrap import BwrapProvider
 from tollbar.sandboxes.cgroups import Cgroups
+from tollbar.sandboxes.folders import remove_tree
 from tollbar.sandboxes.identity import Identity, first_closed
 from tollbar.sandboxes.interface import Form, ImageRef, Limits, Purpose, SandboxName, SandboxSpec
 
@@ -31,7 +32,7 @@ def make_open_folder() -> Path:
 def open_folder():
     folder = make_open_folder()
     yield folder
-    shutil.rmtree(folder)
+    remove_tree(folder)
 
 
 @pytest.fixture(scope="session")
@@ -39,7 +40,7 @@ def shared_folder():
     """A data directory that all tests of a run share, so that the base is made once."""
     folder = make_open_folder()
     yield folder
-    shutil.rmtree(folder)
+    remove_tree(folder)
 
 
 @pytest.fixture(scope="session")
@@ -208,7 +209,7 @@ class Host:
         return {
             "bwraps": sorted(pid for pid in self.living("bwrap") if self.parent(pid) == os.getpid()),
             "mounts": len(Path("/proc/self/mountinfo").read_text().splitlines()),
-            "cgroups": self.cgroups("tollbar-"),
+            "cgroups": self.cgroups(f"tollbar-{hashlib.sha256(bytes(root / 'sandboxes')).hexdigest()[:8]}-"),
             "folders": sorted(folder.name for folder in (root / "sandboxes" / "s").iterdir()),
             "descriptors": len(list(Path("/proc/self/fd").iterdir())),
             "threads": threading.active_count(),

@@ -103,7 +103,7 @@ async def test_kill_while_a_command_runs_makes_exec_say_that_the_sandbox_was_los
     await box.sandbox.kill()
     with pytest.raises(SandboxLost) as lost:
         await running
-    assert (lost.value.reason, lost.value.detail) == ("SANDBOX_LOST", "killed")
+    assert (lost.value.reason, lost.value.detail) == ("SANDBOX_LOST", "worker")
     assert host.living(mark) == []
 
 
@@ -192,7 +192,7 @@ async def test_a_sandbox_that_somebody_else_ends_is_lost_and_not_a_failure_of_it
     os.kill(outer, signal.SIGKILL)
     with pytest.raises(SandboxLost) as lost:
         await running
-    assert lost.value.detail == "process"
+    assert lost.value.detail == "engine"
     assert host.living(mark) == []
 
 

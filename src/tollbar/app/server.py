@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import uuid
 from collections.abc import Generator, Sequence
@@ -24,7 +23,8 @@ from tollbar.app.seeds import local_key, seed
 from tollbar.artifacts.blobs import BlobStore, local_blobs
 from tollbar.budget import service as budget
 from tollbar.db import migrate
-from tollbar.db.embedded import EmbeddedServer, remove_server_facts, write_server_facts
+from tollbar.db.embedded import EmbeddedServer, hold_directory, write_server_facts
+from tollbar.db.errors import EmbeddedDatabaseFailed
 from tollbar.db.session import Database, open_database
 from tollbar.engine.dbos_engine import DbosEngine
 from tollbar.engine.liveness import Intervals, Worker, capacity
@@ -44,12 +44,12 @@ from tollbar.sandboxes.bwrap import BwrapProvider
 from tollbar.sandboxes.interface import Capabilities
 from tollbar.settings import Settings
 
-EXIT_DECLARED_DEAD: Final = 70
 _PUMP_S: Final = 0.5
 _RECONCILE_S: Final = 60.0
 _REAP_SANDBOXES_S: Final = 60.0
 _STOP_S: Final = 5
 _GRACE_S: Final = 2.0
+_WATCH_S: Final = 2.0
 
 _log = structlog.get_logger()
 
@@ -61,12 +61,12 @@ class Server:
     facts: dict[str, Any]
     _http: uvicorn.Server
     _serving: asyncio.Task[None]
-    _worker: asyncio.Task[None]
+    _watched: tuple[asyncio.Task[None], ...]
 
     async def serve_until(self, stopping: asyncio.Event) -> None:
-        """Serves until told to stop; raises `DeclaredDead` when this worker was given up by the others."""
+        """Serves until told to stop; raises what ended the server from within (`DeclaredDead`, a lost database)."""
         waiting = asyncio.create_task(stopping.wait())
-        done, _ = await asyncio.wait({waiting, self._serving, self._worker}, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait({waiting, self._serving, *self._watched}, return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
         self._http.should_exit = True
         await self._serving
@@ -79,11 +79,13 @@ async def start_server(stack: AsyncExitStack, settings: Settings, *, explicit_po
     del demo
     data_dir = settings.data_dir.expanduser().resolve()
     data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    url, alone = settings.database_url, False
+    held = hold_directory(data_dir)
+    stack.callback(held.release)
+    url, embedded = settings.database_url, None
     if url is None:
-        embedded = await EmbeddedServer.start(data_dir, pg_uid=settings.pg_uid)
+        embedded = await EmbeddedServer.start(data_dir, pg_uid=settings.pg_uid, held=held)
         stack.push_async_callback(embedded.stop)
-        url, alone = embedded.url, True
+        url = embedded.url
     await asyncio.to_thread(migrate.upgrade, url)
     await asyncio.to_thread(migrate_engine, url)
     database = open_database(url, pool_size=20)
@@ -94,7 +96,7 @@ async def start_server(stack: AsyncExitStack, settings: Settings, *, explicit_po
     listener = listen(settings.host, settings.port, explicit=explicit_port)
     stack.callback(listener.close)
     origin = settings.public_url or origin_of(listener, settings.host)
-    worker = await _start_worker(stack, settings, database, blobs, data_dir, alone=alone)
+    worker = await _start_worker(stack, settings, database, blobs, data_dir, alone=embedded is not None)
     context = JobsContext(worker.engine, clock, origin, worker.capabilities)
     app = build_app(settings, database, blobs, context, clock, origin, data_dir / "uploads")
     http = await _serve(stack, app, listener)
@@ -107,9 +109,17 @@ async def start_server(stack: AsyncExitStack, settings: Settings, *, explicit_po
         "sign_in_url": f"{origin}/sign-in?link={link}",
         "data_dir": str(data_dir),
     }
-    write_server_facts(data_dir, {"url": origin, "database_url": url, "pid": os.getpid()})
-    stack.callback(remove_server_facts, data_dir)
-    return Server(facts, http.server, http.task, worker.task)
+    write_server_facts(data_dir, {"url": origin, "database_url": url})
+    watched = asyncio.create_task(_watch(embedded))
+    stack.callback(watched.cancel)
+    return Server(facts, http.server, http.task, (worker.task, watched))
+
+
+async def _watch(embedded: EmbeddedServer | None) -> None:
+    """Raises when the embedded database ended by itself: without it nothing can go on."""
+    while embedded is None or embedded.running:  # noqa: ASYNC110 - a process tells nobody that it ended
+        await asyncio.sleep(_WATCH_S)
+    raise EmbeddedDatabaseFailed("it ended while the server ran", hint="Look at postgres.log in the data directory.")
 
 
 @dataclass(frozen=True)

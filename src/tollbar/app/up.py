@@ -9,14 +9,19 @@ import sys
 import webbrowser
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from cyclopts import Parameter
 
 from tollbar.app.logs import configure_logs
 from tollbar.app.ports import PortTaken
+from tollbar.engine.errors import DeclaredDead
 from tollbar.kit.errors import TollbarError
 from tollbar.settings import Settings
+
+
+EXIT_DECLARED_DEAD: Final = 70
+"""A process manager starts the server again, under a new id."""
 
 
 def up(
@@ -48,6 +53,9 @@ def up(
         )
     except (TollbarError, PortTaken) as error:
         return _refused(error, as_json=json_)
+    except DeclaredDead:
+        print("error: the other workers gave this one up and have its work; start it again", file=sys.stderr)
+        return EXIT_DECLARED_DEAD
 
 
 def _refused(error: TollbarError | PortTaken, *, as_json: bool) -> int:

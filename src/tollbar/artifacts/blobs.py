@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import re
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,10 @@ from obstore.store import LocalStore, ObjectStore
 from tollbar.artifacts.errors import BlobMissing
 
 _CHUNK: Final = 1 << 20
+_SMALL_BYTES: Final = 4 << 20
+"""Up to this size a file is read once and stored in one piece."""
+
+_SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -26,32 +31,29 @@ class BlobStore:
     def put_fd(self, descriptor: int, size: int) -> str:
         """Stores `size` bytes of an open file from its beginning and returns their SHA-256; blocks (use a thread).
 
-        Raises `ValueError` when the file changes or ends while it is read.
+        Memory does not grow with the file. Raises `ValueError` when the file ends early or changes meanwhile.
         """
-        digest = hashlib.sha256()
-        for chunk in _read(descriptor, size):
-            digest.update(chunk)
-        name = digest.hexdigest()
-        if not self._exists(name):
-            again = hashlib.sha256()
-
-            def checked() -> Iterator[bytes]:
-                for chunk in _read(descriptor, size):
-                    again.update(chunk)
-                    yield chunk
-                if again.hexdigest() != name:
-                    msg = "the file changed while it was stored"
-                    raise ValueError(msg)
-
-            self.store.put(_path(name), checked())
+        if size <= _SMALL_BYTES:
+            data = b"".join(_read(descriptor, size))
+            name = hashlib.sha256(data).hexdigest()
+            if not self._has(name, size):
+                self.store.put(_path(name), data)
+            return name
+        name = _hash(descriptor, size)
+        if not self._has(name, size):
+            self.store.put(_path(name), _checked(descriptor, size, name))
         return name
 
     async def put_bytes(self, data: bytes) -> str:
         """Stores bytes and returns their SHA-256."""
         name = hashlib.sha256(data).hexdigest()
-        if not await asyncio.to_thread(self._exists, name):
+        if not await asyncio.to_thread(self._has, name, len(data)):
             await self.store.put_async(_path(name), data)
         return name
+
+    async def exists(self, sha256: str) -> bool:
+        """Says whether the blob is stored; its bytes are not read."""
+        return await asyncio.to_thread(self._has, sha256, None)
 
     async def get(self, sha256: str) -> bytes:
         """Returns a whole blob, checked against its hash; raises `BlobMissing`."""
@@ -59,7 +61,7 @@ class BlobStore:
             data = bytes(await (await self.store.get_async(_path(sha256))).bytes_async())
         except FileNotFoundError:
             raise BlobMissing(sha256) from None
-        if hashlib.sha256(data).hexdigest() != sha256:
+        if await asyncio.to_thread(_hash_of, data) != sha256:
             raise BlobMissing(sha256)
         return data
 
@@ -73,7 +75,7 @@ class BlobStore:
             yield bytes(chunk)
 
     async def read_range(self, sha256: str, offset: int, length: int) -> bytes:
-        """Returns at most `length` bytes from `offset`; raises `BlobMissing`."""
+        """Returns at most `length` bytes from `offset`, which lies within the blob; raises `BlobMissing`."""
         if length <= 0:
             return b""
         try:
@@ -96,12 +98,13 @@ class BlobStore:
         if digest.hexdigest() != sha256:
             raise BlobMissing(sha256)
 
-    def _exists(self, sha256: str) -> bool:
+    def _has(self, sha256: str, size: int | None) -> bool:
+        """Says whether the blob is there; one of another size was damaged by a crash and is written anew."""
         try:
-            self.store.head(_path(sha256))
+            found = self.store.head(_path(sha256))
         except FileNotFoundError:
             return False
-        return True
+        return size is None or found["size"] == size
 
 
 def local_blobs(root: Path) -> BlobStore:
@@ -111,6 +114,8 @@ def local_blobs(root: Path) -> BlobStore:
 
 
 def _path(sha256: str) -> str:
+    if _SHA256.fullmatch(sha256) is None:
+        raise BlobMissing(sha256)
     return f"sha256/{sha256[:2]}/{sha256[2:]}"
 
 
@@ -123,3 +128,25 @@ def _read(descriptor: int, size: int) -> Iterator[bytes]:
             raise ValueError(msg)
         offset += len(chunk)
         yield chunk
+
+
+def _hash(descriptor: int, size: int) -> str:
+    digest = hashlib.sha256()
+    for chunk in _read(descriptor, size):
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _hash_of(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _checked(descriptor: int, size: int, sha256: str) -> Iterator[bytes]:
+    """Yields the bytes to be stored; the error at their end leaves nothing in the store."""
+    digest = hashlib.sha256()
+    for chunk in _read(descriptor, size):
+        digest.update(chunk)
+        yield chunk
+    if digest.hexdigest() != sha256:
+        msg = "the file changed while it was stored"
+        raise ValueError(msg)

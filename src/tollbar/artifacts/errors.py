@@ -6,7 +6,7 @@ from tollbar.kit.errors import InvalidRequest, TollbarError
 
 
 class ArtifactNotFound(TollbarError):
-    """No such artifact of this Trial, or its content does not exist."""
+    """No such artifact of this Trial, or its content does not exist (never written, expired, deleted)."""
 
     code = "ARTIFACT_NOT_FOUND"
     status = 404
@@ -25,12 +25,14 @@ class ArtifactNotReady(TollbarError):
         super().__init__("The artifact is not stored yet.", hint="Try again in a few seconds.")
 
 
-class BlobMissing(Exception):
-    """Bytes that a manifest lists are not in the store, or do not have their hash."""
+class BlobMissing(TollbarError):
+    """Bytes that our rows or a manifest name are not in the store, or do not have their hash."""
+
+    code = "STORE_UNAVAILABLE"
+    status = 503
 
     def __init__(self, sha256: str) -> None:
-        super().__init__(sha256)
-        self.message = f"The stored bytes {sha256[:12]} are missing or damaged."
+        super().__init__(f"The stored bytes {sha256[:12]} are missing or damaged.")
 
 
 def invalid_window(path: str, problem: str) -> InvalidRequest:

@@ -18,6 +18,23 @@ class ArtifactKind(StrEnum):
     VERIFIER = "verifier"
 
 
+class ArtifactState(StrEnum):
+    """Whether an artifact has content."""
+
+    AVAILABLE = "available"
+    MISSING = "missing"
+    EXPIRED = "expired"
+
+
+class UploadState(StrEnum):
+    """How far the storing of its content came."""
+
+    PENDING = "pending"
+    UPLOADED = "uploaded"
+    FAILED = "failed"
+    DELETED = "deleted"
+
+
 @dataclass(frozen=True)
 class NewArtifact:
     """An artifact to record; without a hash it is one that the Trial did not write."""
@@ -29,10 +46,12 @@ class NewArtifact:
 
     @classmethod
     def file(cls, name: str, kind: ArtifactKind, *, size: int, sha256: str) -> NewArtifact:
+        """Returns a file whose bytes are among the blobs."""
         return cls(name, kind, size, sha256)
 
     @classmethod
     def missing(cls, name: str, kind: ArtifactKind) -> NewArtifact:
+        """Returns a declared file that the Trial did not write."""
         return cls(name, kind, None, None)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import delete, select
 from sqlalchemy.dialects.postgresql import insert
@@ -13,11 +13,21 @@ from tollbar.access.principal import Principal
 from tollbar.artifacts.tables import ArtifactRow
 from tollbar.kit.paging import PageRequest
 
+_KEY: Final = frozenset({"trial_id", "name"})
 
-async def add(session: AsyncSession, rows: Sequence[dict[str, Any]]) -> None:
-    """Adds artifacts; a name that the Trial has already keeps its first content."""
-    if rows:
-        await session.execute(insert(ArtifactRow).on_conflict_do_nothing(), rows)
+
+async def put(session: AsyncSession, rows: Sequence[dict[str, Any]]) -> None:
+    """Adds artifacts; one that the Trial has already under that name is replaced, unless a later try wrote it."""
+    if not rows:
+        return
+    new = insert(ArtifactRow)
+    replaced = {name: new.excluded[name] for name in rows[0] if name not in _KEY}
+    statement = new.on_conflict_do_update(
+        index_elements=[ArtifactRow.trial_id, ArtifactRow.name],
+        set_=replaced,
+        where=ArtifactRow.try_no <= new.excluded.try_no,
+    )
+    await session.execute(statement, rows)
 
 
 async def drop_older_tries(session: AsyncSession, trial_id: str, try_no: int) -> None:

@@ -10,14 +10,14 @@ from tollbar.cli.session import NO_OPTIONS, Global, Session
 from tollbar.client.schemas import Profile, Runner
 
 _RUNNERS: Final = (
-    Column[Runner]("NAME", lambda item: item["name"], Kind.ID),
+    Column[Runner]("NAME", lambda item: item["name"], Kind.WHOLE),
     Column[Runner]("LABEL", lambda item: item["source_ref"]),
     Column[Runner]("REVISION", lambda item: item["revision"][:12]),
     Column[Runner]("BACKEND", lambda item: item.get("backend")),
     Column[Runner]("VISIBILITY", lambda item: item["visibility"]),
 )
 _PROFILES: Final = (
-    Column[Profile]("NAME", lambda item: item["name"], Kind.ID),
+    Column[Profile]("NAME", lambda item: item["name"], Kind.WHOLE),
     Column[Profile]("DEFAULT", lambda item: item["default_version"]),
     Column[Profile]("VERSIONS", lambda item: item["version_count"]),
     Column[Profile]("UPDATED", lambda item: item["updated_at"], Kind.TIME),

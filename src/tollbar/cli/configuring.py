@@ -13,22 +13,24 @@ _HIDDEN: Final = "set, not shown"
 Row = dict[str, str | int | None]
 
 _SETTINGS: Final = (
-    Column[Row]("NAME", lambda row: row["name"], Kind.ID),
+    Column[Row]("NAME", lambda row: row["name"], Kind.WHOLE),
     Column[Row]("VALUE", lambda row: row["value"]),
     Column[Row]("FROM", lambda row: row["origin"]),
 )
 _EXITS: Final = (
-    Column[Row]("CODE", lambda row: row["code"], Kind.ID),
-    Column[Row]("MEANING", lambda row: row["meaning"], Kind.ID),
+    Column[Row]("CODE", lambda row: row["code"], Kind.WHOLE),
+    Column[Row]("MEANING", lambda row: row["meaning"], Kind.WHOLE),
     Column[Row]("WHEN", lambda row: row["when"]),
+    Column[Row]("HTTP", lambda row: row["http"]),
 )
 
 
 def explain(*, options: Global = NO_OPTIONS) -> None:
     """Show each value of the configuration and where it comes from.
 
-    Values are looked for in this order: option, environment, the project's .tollbar.toml, the user's config.toml,
-    the local server of `tollbar up`. A context's values stand right behind those of whatever chose the context.
+    Values are looked for in this order: option, environment, the project's
+    .tollbar.toml, the user's config.toml, the local server of `tollbar up`.
+    A context's values stand right behind those of whatever chose the context.
 
     Example: tollbar config explain --context staging
     """
@@ -64,6 +66,7 @@ def exit_codes(*, options: Global = NO_OPTIONS) -> None:
     Example: tollbar help exit-codes
     """
     rows: list[Row] = [
-        {"code": int(code), "meaning": meaning, "when": when} for code, (meaning, when) in MEANINGS.items()
+        {"code": int(code), "meaning": meaning.word, "when": meaning.when, "http": meaning.http or None}
+        for code, meaning in MEANINGS.items()
     ]
     Session(options).out.listing({"items": rows, "next_cursor": None}, _EXITS)

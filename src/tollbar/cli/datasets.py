@@ -14,7 +14,7 @@ from tollbar.cli.text import number
 from tollbar.client.schemas import Dataset, DatasetTask, DatasetVersion
 
 _DATASETS: Final = (
-    Column[Dataset]("NAME", lambda item: item["name"], Kind.ID),
+    Column[Dataset]("NAME", lambda item: item["name"], Kind.WHOLE),
     Column[Dataset]("VERSION", lambda item: item["default_version"]),
     Column[Dataset]("VERSIONS", lambda item: item["version_count"]),
     Column[Dataset]("TYPE", lambda item: item["type"]),
@@ -23,7 +23,7 @@ _DATASETS: Final = (
     Column[Dataset]("UPDATED", lambda item: item["catalog_updated_at"], Kind.TIME),
 )
 _TASKS: Final = (
-    Column[DatasetTask]("TASK", lambda item: item["task_id"], Kind.ID),
+    Column[DatasetTask]("TASK", lambda item: item["task_id"], Kind.WHOLE),
     Column[DatasetTask]("SPLIT", lambda item: item["split"]),
     Column[DatasetTask]("DIGEST", lambda item: item["digest"]),
 )

@@ -3,22 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TextIO
+from typing import Final, TextIO
 
-from rich import box
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+_GAP: Final = "  "
+_NARROWEST: Final = 8
+_CUT: Final = "…"
 
-def draw_table(stream: TextIO, titles: Sequence[tuple[str, bool]], rows: Sequence[Sequence[str]]) -> None:
-    """Draws rows under titles; a column is cut to the width, unless it is marked as never cut."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for index, (title, whole) in enumerate(titles):
-        widest = max([len(title), *(len(row[index]) for row in rows)])
-        table.add_column(Text(title), no_wrap=True, overflow="ellipsis", min_width=widest if whole else None)
-    for row in rows:
-        table.add_row(*(Text(value) for value in row))
+
+def draw_table(stream: TextIO, titles: Sequence[tuple[str, bool]], rows: Sequence[Sequence[str]]) -> int:
+    """Draws rows under titles and returns how many columns, the last ones, had no room.
+
+    A column is cut to the width of the terminal, unless it is marked as never cut.
+    """
     console = Console(file=stream, highlight=False)
-    needed = console.measure(table).minimum
-    console.print(table, width=max(console.width, needed), crop=False, soft_wrap=False)
+    head = [title for title, _ in titles]
+    natural = [max(cell_len(row[index]) for row in (head, *rows)) for index in range(len(head))]
+    least = [
+        width if whole else min(width, max(cell_len(title), _NARROWEST))
+        for width, (title, whole) in zip(natural, titles, strict=True)
+    ]
+    shown = len(head)
+    while shown > 1 and _total(least[:shown]) > console.width:
+        shown -= 1
+    widths = _fitted(natural[:shown], least[:shown], console.width)
+    for number, row in enumerate((head, *rows)):
+        line = _GAP.join(_cut(text, width) for text, width in zip(row, widths, strict=False)).rstrip()
+        console.print(Text(line, style="bold" if number == 0 else ""), no_wrap=True, crop=False, overflow="ignore")
+    return len(head) - shown
+
+
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + len(_GAP) * (len(widths) - 1)
+
+
+def _fitted(natural: Sequence[int], least: Sequence[int], room: int) -> list[int]:
+    """Returns widths that fit: whatever is widest above its least width gives way first."""
+    widths = list(natural)
+    while _total(widths) > room:
+        giving = [index for index, width in enumerate(widths) if width > least[index]]
+        if not giving:
+            break
+        widths[max(giving, key=lambda index: widths[index])] -= 1
+    return widths
+
+
+def _cut(text: str, width: int) -> str:
+    if cell_len(text) <= width:
+        return set_cell_size(text, width)
+    return set_cell_size(text, width - 1) + _CUT

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
 
@@ -22,17 +23,26 @@ class Exit(IntEnum):
     INTERRUPTED = 130
 
 
-MEANINGS: Final[Mapping[Exit, tuple[str, str]]] = {
-    Exit.DONE: ("done", "it worked"),
-    Exit.FAILED: ("failed", "the Job failed or was stopped, HTTP 409, 410, 412, 429, 5xx, or no answer"),
-    Exit.USAGE: ("usage", "a wrong option or value, HTTP 400, 413, 415, 422"),
-    Exit.NOT_FOUND: ("not found", "HTTP 404"),
-    Exit.SIGN_IN: ("sign in", "no usable key, HTTP 401"),
-    Exit.REFUSED: ("refused", "the key may not do this, HTTP 403"),
-    Exit.BELOW: ("below the bar", "the score is below --fail-under"),
-    Exit.CAPPED: ("stopped by a cap", "BUDGET_EXCEEDED or BUDGET_UNMETERED, HTTP 402"),
-    Exit.GATE: ("waiting at a gate", "a run waits for a person"),
-    Exit.INTERRUPTED: ("interrupted", "Ctrl-C; what runs on the server goes on"),
+@dataclass(frozen=True)
+class Meaning:
+    """One row of the table: the code in a word or two, when it is given, and the HTTP statuses that lead to it."""
+
+    word: str
+    when: str
+    http: str = ""
+
+
+MEANINGS: Final[Mapping[Exit, Meaning]] = {
+    Exit.DONE: Meaning("done", "it worked"),
+    Exit.FAILED: Meaning("failed", "the Job failed or was stopped; no answer", "409 410 412 429 5xx"),
+    Exit.USAGE: Meaning("usage", "a wrong option or value", "400 413 415 422"),
+    Exit.NOT_FOUND: Meaning("not found", "there is no such thing", "404"),
+    Exit.SIGN_IN: Meaning("sign in", "no usable key", "401"),
+    Exit.REFUSED: Meaning("refused", "the key may not do this", "403"),
+    Exit.BELOW: Meaning("below the bar", "the score is below --fail-under"),
+    Exit.CAPPED: Meaning("stopped by a cap", "BUDGET_EXCEEDED, BUDGET_UNMETERED", "402"),
+    Exit.GATE: Meaning("waiting at a gate", "a run waits for a person"),
+    Exit.INTERRUPTED: Meaning("interrupted", "Ctrl-C; the server goes on"),
 }
 
 _BY_STATUS: Final[Mapping[int, Exit]] = {

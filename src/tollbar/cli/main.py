@@ -18,6 +18,7 @@ from tollbar.cli.tree import NOUNS, Command, build
 from tollbar.client.errors import ClientError
 
 _FLAGS: Final = frozenset({"--json", "--quiet", "--yes"})
+_HELP_FLAGS: Final = frozenset({"--help", "-h"})
 _WITH_VALUE: Final = frozenset({"--output", "--context", "--url"})
 
 
@@ -59,8 +60,9 @@ def _leading(tokens: Sequence[str]) -> tuple[list[str], list[str]]:
 def _run(argv: list[str], further: Sequence[Command]) -> int:
     app = build(further)
     tokens = arrange(argv)
-    if not tokens or (len(tokens) == 1 and tokens[0] in {noun.name for noun in NOUNS}):
-        return _print_help(app, tokens)
+    words = [token for token in tokens if token not in _HELP_FLAGS]
+    if not words or (len(words) == 1 and words[0] in {noun.name for noun in NOUNS}):
+        return _print_help(app, words, asked=len(words) < max(1, len(tokens)))
     session: Session | None = None
     try:
         try:
@@ -84,17 +86,18 @@ def _int(result: Any) -> int:
     return int(result) if isinstance(result, int) else Exit.DONE
 
 
-def _print_help(app: App, tokens: list[str]) -> int:
-    """A bare `tollbar` asks for help; a noun without a verb is a mistake."""
+def _print_help(app: App, words: list[str], *, asked: bool) -> int:
+    """Prints the help of a noun or of everything; a noun without a verb and without asking is a mistake."""
     from rich.console import Console  # the help formatter draws with it
 
     part = app
-    for token in tokens:
-        part = app[token]
-    for verb in [name for name in part if not name.startswith("-")] if tokens else []:
-        _ = part[verb]  # loads the function, whose docstring the help shows
-    app.help_print(tokens, console=Console(file=sys.stderr if tokens else sys.stdout, highlight=False))
-    return Exit.USAGE if tokens else Exit.DONE
+    for word in words:
+        part = app[word]
+        for verb in [name for name in part if not name.startswith("-")]:
+            _ = part[verb]  # loads the function, whose docstring the help shows
+    is_mistake = bool(words) and not asked
+    app.help_print(words, console=Console(file=sys.stderr if is_mistake else sys.stdout, highlight=False))
+    return Exit.USAGE if is_mistake else Exit.DONE
 
 
 def _help_line(tokens: Sequence[str]) -> str:
@@ -116,8 +119,8 @@ def _wants_json(session: Session | None, tokens: Sequence[str]) -> bool:
 
 
 def _tell(told: Report, *, as_json: bool) -> int:
-    """With JSON the error object is the data of the command, except when a person left."""
-    if as_json and told.exit is not Exit.INTERRUPTED:
+    """With JSON the error object is the data of a command that has written none."""
+    if as_json and not told.follows_data:
         sys.stdout.write(json_text(told.body) + "\n")
         sys.stdout.flush()
     print("\n".join(told.lines()), file=sys.stderr)

@@ -30,8 +30,8 @@ class Kind(StrEnum):
     """What a column holds."""
 
     TEXT = "text"
-    ID = "id"
-    """Never cut."""
+    WHOLE = "whole"
+    """Never cut: ids, and scores with what they need beside them."""
     TIME = "time"
     """A wire time: relative in a table, absolute otherwise."""
 
@@ -95,8 +95,9 @@ class Output:
         if self.form is Form.TABLE:
             from tollbar.cli.drawing import draw_table  # brings the drawing library, which only a table needs
 
-            titles = [(column.title, column.kind is Kind.ID) for column in columns]
-            draw_table(self.stdout, titles, shown)
+            titles = [(column.title, column.kind is Kind.WHOLE) for column in columns]
+            if left_out := draw_table(self.stdout, titles, shown):
+                self.note(f"{left_out} columns have no room here: --output plain shows all")
             return
         for row in shown:
             self.stdout.write("\t".join(row) + "\n")
@@ -111,6 +112,10 @@ class Output:
         for name, content in rows:
             text = self._time(content.at) if isinstance(content, Moment) else cell(content)
             self.stdout.write(f"{name:<{width}}{between}{text}\n")
+
+    def separate(self) -> None:
+        """Puts an empty line between two parts of the data."""
+        self.stdout.write("\n")
 
     def note(self, text: str) -> None:
         """Says something to the person at the terminal."""

@@ -30,6 +30,8 @@ class CliError(Exception):
 
     code = "FAILED"
     exit = Exit.FAILED
+    follows_data = False
+    """Whether the command has written its data already, so that nothing may follow them on stdout."""
 
     def __init__(self, message: str, *, why: Sequence[str] = (), fix: str | None = None) -> None:
         super().__init__(message)
@@ -71,12 +73,14 @@ class Below(CliError):
 
     code = "BELOW_FAIL_UNDER"
     exit = Exit.BELOW
+    follows_data = True
 
 
 class NothingToJudge(CliError):
     """Too few Trials have a reward for the score to be judged."""
 
     code = "COVERAGE_TOO_LOW"
+    follows_data = True
 
 
 class Incomplete(CliError):
@@ -96,6 +100,7 @@ class Detached(CliError):
 
     code = "INTERRUPTED"
     exit = Exit.INTERRUPTED
+    follows_data = True
 
 
 class Unanswered(CliError):
@@ -117,6 +122,7 @@ class Report:
     message: str
     why: tuple[str, ...]
     fix: str | None
+    follows_data: bool = False
 
     def lines(self) -> list[str]:
         """Returns the lines for stderr, without anything that moves a terminal's cursor."""
@@ -138,7 +144,8 @@ def report(error: CliError | ClientError, argv: Sequence[str]) -> Report:
         fix = shlex.join(["tollbar", *argv, *error.again])
     body: dict[str, Any] = {"code": error.code, "message": error.message}
     hint = "\n".join([*error.why, *([fix] if fix else [])])
-    return Report(error.exit, {**body, "hint": hint} if hint else body, error.message, error.why, fix)
+    whole = {**body, "hint": hint} if hint else body
+    return Report(error.exit, whole, error.message, error.why, fix, error.follows_data)
 
 
 def _facts(error: ApiError) -> tuple[str, ...]:

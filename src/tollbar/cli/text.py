@@ -56,6 +56,13 @@ def measured(owner: Mapping[str, Any], name: str) -> str:
     return f"{number(value)} ({level} % {number(interval[0])} to {number(interval[1])}, {coverage})"
 
 
+def in_short(owner: Mapping[str, Any], name: str) -> str:
+    """Returns `score` or `pass` with its interval, for a list that has a column for the coverage."""
+    interval = (owner.get("intervals") or {}).get(name)
+    between = UNKNOWN if interval is None else f"{number(interval[0])}, {number(interval[1])}"
+    return UNKNOWN if owner.get(name) is None else f"{number(owner[name])} [{between}]"
+
+
 def by_k(values: Mapping[str, float | None]) -> str:
     """Returns `1: 0.5, 2: 0.75`."""
     return ", ".join(f"{k}: {number(value)}" for k, value in values.items()) or UNKNOWN

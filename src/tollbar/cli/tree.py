@@ -14,7 +14,7 @@ START, MEASURE, TEAMS, ACCESS = (
 
 HELP: Final = """Measure agents and run teams of agents, on your own server.
 
-Start a server with `tollbar up`. Data goes to stdout, everything else to stderr; `--json` prints JSON.
+Start a server with `tollbar up`. Data goes to stdout, all else to stderr.
 Exit codes: tollbar help exit-codes
 """
 

@@ -18,6 +18,7 @@ from tollbar.http.authentication import Authentication
 from tollbar.http.bodies import BodyLimit
 from tollbar.http.cors import CrossOrigin
 from tollbar.http.deps import HttpDeps
+from tollbar.http.draining import Draining
 from tollbar.http.hosts import HostCheck
 from tollbar.http.limiting import RateLimit
 from tollbar.http.parameters import storable_parameters
@@ -67,6 +68,7 @@ def _wrappers(deps: HttpDeps) -> list[Middleware]:
     """Returns what stands around the routes, outermost first; `Refusals` answers what those inside it raise."""
     return [
         Middleware(AccessLog, clock=deps.clock),
+        Middleware(Draining),
         Middleware(CrossOrigin),
         Middleware(Refusals, shapes=deps.shapes),
         Middleware(HostCheck, patterns=deps.allowed_hosts),

@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Final
 
 from tollbar.sandboxes.base import BaseInfo
+from tollbar.sandboxes.build_steps import BuildSteps
 from tollbar.sandboxes.bwrap_command import Root
 from tollbar.sandboxes.cgroups import Cgroups, Group
 from tollbar.sandboxes.claims import Claim, claim, take, used_layers
 from tollbar.sandboxes.errors import BackendUnusable, EnvironmentFailure, EnvironmentStartFailed
 from tollbar.sandboxes.folders import hand_over
 from tollbar.sandboxes.ground import Ground, lay_ground, starts_without_overlay
+from tollbar.sandboxes.image_build import build
 from tollbar.sandboxes.interface import (
     Capabilities,
     ExecResult,
@@ -127,10 +129,9 @@ class BwrapProvider:
 
     async def build(self, spec: ImageSpec) -> ImageRef:
         """Builds or finds the image of an environment folder. Raises `EnvironmentRefused`, `EnvironmentBuildFailed`."""
-        from tollbar.sandboxes.image_build import build
-
         ground = await self._prepared()
-        return await build(spec, base=ground.base, layers=ground.layers)
+        steps = BuildSteps(ground.base, ground.layers, self.run_step)
+        return await build(spec, base=ground.base, layers=ground.layers, run=steps)
 
     async def run_step(
         self,

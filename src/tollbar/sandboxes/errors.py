@@ -28,7 +28,7 @@ class EnvironmentRefused(EnvironmentFailure):
 
 
 class EnvironmentBuildFailed(EnvironmentFailure):
-    """A build step of the environment failed; the message ends with the last output."""
+    """A build step of the environment failed (`build`, `timeout`); the message ends with the last output."""
 
     reason = "ENVIRONMENT_BUILD_FAILED"
 
@@ -40,7 +40,7 @@ class EnvironmentStartFailed(EnvironmentFailure):
 
 
 class SandboxLost(EnvironmentFailure):
-    """The sandbox ended without its command's doing (killed from outside, or a fault of ours while reading it)."""
+    """The sandbox ended without its command's doing (`worker`, `engine`), or could not be read (`seal`)."""
 
     reason = "SANDBOX_LOST"
 

@@ -241,7 +241,7 @@ class _Building:
         try:
             plan.write(self.context, folder)
         except SourceFault as fault:
-            raise EnvironmentBuildFailed("copy", f"COPY {fault}.") from None
+            raise EnvironmentBuildFailed("build", f"COPY {fault}.") from None
 
     async def _run(self, step: Run) -> None:
         if self.run is None:
@@ -264,7 +264,7 @@ class _Building:
             refuse(step.line, f"{name} cannot write there: {fault}; the docker backend can")
         except PlaceTaken as fault:
             msg = f"Dockerfile line {step.line}: {name} failed: {fault}."
-            raise EnvironmentBuildFailed("copy", msg) from None
+            raise EnvironmentBuildFailed("build", msg) from None
 
     def _next_key(self, instruction: str, text: Any, **more: Any) -> str:
         return canonical_sha256(

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tollbar.sandboxes.folders import hand_over, remove_graves, remove_tree
+from tollbar.sandboxes.folders import disk_bytes, hand_over, remove_graves, remove_tree
 from tollbar.sandboxes.identity import Identity
 
 _POLL_S = 0.05
@@ -42,10 +42,11 @@ class LayerStore:
 
         return await self.ensure_with(key, make)
 
-    async def ensure_with(self, key: str, make: Callable[[Path], Awaitable[None]]) -> Path:
+    async def ensure_with(self, key: str, make: Callable[[Path], Awaitable[None]], *, by_tenant: bool = False) -> Path:
         """Returns the layer of that key; a missing one is made by awaiting `make(folder)`.
 
-        `folder` exists and is empty; `make` may replace it by renaming another folder onto it.
+        `folder` exists and is empty; `make` may replace it by renaming another folder onto it. `by_tenant` says that
+        a tenant wrote the content: it is the tenants' already, and not walked by paths.
         """
         name = hashlib.sha256(key.encode()).hexdigest()[:24]
         if self._touch(name):
@@ -57,7 +58,7 @@ class LayerStore:
             try:
                 await asyncio.to_thread(_empty_folder, staging)
                 await make(staging)
-                await asyncio.to_thread(self._commit, staging, name)
+                await asyncio.to_thread(self._commit, staging, name, by_tenant=by_tenant)
             except BaseException:
                 await asyncio.to_thread(remove_tree, staging)
                 raise
@@ -99,7 +100,7 @@ class LayerStore:
         if not folder.is_dir():
             return False
         if not self._touch(name):
-            self._note(name, hand_over(folder, Identity(0, 0, drop=False)))
+            self._note(name, disk_bytes(folder))
         return True
 
     def _clean(self, name: str) -> None:
@@ -108,8 +109,8 @@ class LayerStore:
             remove_tree(left)
         remove_graves(self._root, name)
 
-    def _commit(self, staging: Path, name: str) -> None:
-        size = hand_over(staging, self._identity)
+    def _commit(self, staging: Path, name: str, *, by_tenant: bool) -> None:
+        size = disk_bytes(staging) if by_tenant else hand_over(staging, self._identity)
         staging.rename(self._root / name)
         self._note(name, size)
 

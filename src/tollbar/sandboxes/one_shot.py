@@ -246,7 +246,7 @@ class OneShotSandbox:
     def _result(self, tree: Tree, capture: Capture, end: End, breach: Breach | None, wall_s: float) -> ExecResult:
         cpu_ns, ooms = self._count()
         if self._killed:
-            raise SandboxLost("killed", "The sandbox was ended by the server while its command ran.")
+            raise SandboxLost("worker", "The sandbox was ended by the server while its command ran.")
         if end is End.UNSTARTED:
             said = capture.stderr.value()[-_SAID_BYTES:].decode(errors="replace").strip()
             msg = f"The command was not reached: {said or f'exit code {tree.exit_code}'}"
@@ -259,7 +259,7 @@ class OneShotSandbox:
         if breach is not None and not oom_killed:
             exit_code = _KILLED
         if end is End.ITSELF and exit_code is None and not oom_killed:
-            raise SandboxLost("process", "The sandbox was ended by a signal from outside.")
+            raise SandboxLost("engine", "The sandbox was ended by a signal from outside.")
         return ExecResult(
             exit_code=exit_code,
             stdout_tail=capture.stdout.value(),
@@ -291,7 +291,7 @@ async def _finish(tree: Tree, drained: asyncio.Event) -> None:
     try:
         await tree.end()
     except TimeoutError:
-        raise SandboxLost("kill", "The processes of the sandbox could not be ended.") from None
+        raise SandboxLost("engine", "The processes of the sandbox could not be ended.") from None
     await drained.wait()
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tollbar.sandboxes.folders import disk_bytes
 from tollbar.sandboxes.interface import Limits
 
 _INTERVAL_S: Final = 1.0
@@ -83,24 +84,3 @@ def _proportional(pid: int) -> int:
     except OSError:
         return _resident(pid)
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")), 0)
-
-
-def disk_bytes(upper: Path) -> int:
-    """Returns the bytes that an upper layer takes on disk; what cannot be read while the tenant runs is left out."""
-    total, seen = 0, set[int]()
-    pending = [str(upper)]
-    while pending:
-        try:
-            with os.scandir(pending.pop()) as entries:
-                for entry in entries:
-                    facts = entry.stat(follow_symlinks=False)
-                    if facts.st_nlink > 1 and not entry.is_dir(follow_symlinks=False):
-                        if facts.st_ino in seen:
-                            continue
-                        seen.add(facts.st_ino)
-                    total += facts.st_blocks * 512
-                    if entry.is_dir(follow_symlinks=False):
-                        pending.append(entry.path)
-        except OSError:
-            continue
-    return total
