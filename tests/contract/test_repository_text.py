@@ -11,11 +11,11 @@ import pytest
 from tests.contract.source import name_of, python_files, text_files, tree
 
 _REGISTRIES: Final = re.compile(
-    r"\b(?:pypi\.org|pythonhosted\.org|npmjs\.(?:org|com)|deb\.debian\.org|crates\.io|proxy\.golang\.org"
-    r"|docker\.io|ghcr\.io|quay\.io)\b",
+    r"\b(?:pypi\.org|pythonhosted\.org|npmjs\.(?:org|com)|deb\.debian\.org|crates\.io|proxy\.golang\.org)\b",
     re.IGNORECASE,
 )
-_HOMES: Final = re.compile(r"(?<![\w.])(?:/home/[a-z]\w*|/Users/\w+|/root/[\w.]|/work/(?:main|shared|\.library))")
+"""Registries of packages; the name of an image may carry its own."""
+_HOMES: Final = re.compile(r"(?<![\w.])(?:/home/[a-z]\w*|/Users/\w+|/root/\.|/work/(?:main|shared|\.library))")
 _MAKERS: Final = re.compile(
     r"co-authored[ -]by|(?:generated|written|created)[ ](?:by|with)[ ](?:an?[ ])?(?:AI|LLM|claude|copilot|gpt)\b"
     r"|\bAI[ -](?:assistant|generated|session)|\bas[ ]an[ ]AI\b|\b(?:coding|helper)[ ]session"

@@ -39,8 +39,10 @@ async def engine_of(
 async def client_of(database: Database) -> AsyncIterator[DbosEngine]:
     """Yields an engine that only enqueues and asks."""
     engine = DbosEngine(database.url, uuid.uuid4().hex)
-    yield engine
-    await engine.stop()
+    try:
+        yield engine
+    finally:
+        await engine.stop()
 
 
 async def enqueue(database: Database, engine: DbosEngine, *work: Work) -> None:

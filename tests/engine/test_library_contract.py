@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from importlib.metadata import version
 
@@ -9,7 +10,8 @@ from dbos import DBOSClient
 from dbos._serialization import DefaultSerializer
 from tests.engine.helpers import ask
 
-from tollbar.db.session import Database
+from tollbar.db.session import Database, open_database
+from tollbar.engine.migrate import migrate
 from tollbar.engine.port import EngineState
 
 
@@ -35,6 +37,17 @@ def test_the_calls_of_a_take_over_have_the_signatures_that_were_verified() -> No
 def test_pickle_is_refused_where_rows_are_read_and_nowhere_else() -> None:
     assert DefaultSerializer.deserialize.__module__ == "tollbar.engine.guard"
     assert DefaultSerializer.serialize.__module__ == "dbos._serialization"
+
+
+async def test_the_engine_makes_its_tables_in_a_schema_of_its_own_once(empty_database_url: str) -> None:
+    database = open_database(empty_database_url)
+    await asyncio.gather(*(asyncio.to_thread(migrate, empty_database_url) for _ in range(2)))
+    counts = "SELECT table_schema, count(*) FROM information_schema.tables WHERE table_schema IN ('dbos', 'public')"
+    made = await ask(database, f"{counts} GROUP BY 1")
+    await asyncio.to_thread(migrate, empty_database_url)
+    assert made == [("dbos", 13)]
+    assert await ask(database, f"{counts} GROUP BY 1") == made
+    await database.close()
 
 
 async def test_the_columns_and_states_that_we_read_exist(database: Database) -> None:

@@ -15,6 +15,8 @@ from tollbar.db.session import Database
 from tollbar.engine.dbos_engine import DbosEngine
 from tollbar.engine.port import EngineState, Work
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 async def client(database: Database) -> AsyncIterator[DbosEngine]:
@@ -130,4 +132,22 @@ async def test_a_worker_alone_that_was_frozen_for_long_goes_on_after_killing_its
     await only.hears("killed")
     await enqueue(database, client, *work("a"))
     await reaches(client, "run:a:seg:1", EngineState.SUCCESS)
+    assert await worker_states(database) == {"only": "live"}
+
+
+async def test_a_worker_whose_connections_were_all_cut_goes_on_with_its_work(
+    database: Database, client: DbosEngine, spawn: Callable[..., Any]
+) -> None:
+    only = await spawn("only", blocks=False)
+    await enqueue(database, client, *work("a"))
+    await only.hears("step")
+    await ask(
+        database,
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND pid <> pg_backend_pid()",
+    )
+    await enqueue(database, client, *work("b"))
+    for name in ("a", "b"):
+        await reaches(client, f"run:{name}:seg:1", EngineState.SUCCESS)
+        await reaches(client, f"trial:{name}:1", EngineState.SUCCESS)
     assert await worker_states(database) == {"only": "live"}

@@ -95,6 +95,13 @@ class World:
         async with httpx2.AsyncClient(transport=transport, base_url=ORIGIN, headers={**own, **headers}) as client:
             yield client
 
+    @asynccontextmanager
+    async def socket_client(self, port: int) -> AsyncIterator[httpx2.AsyncClient]:
+        """Yields a client of a served app with the Project automation key."""
+        headers = {"Authorization": f"Bearer {self.secrets[AUTOMATION]}"}
+        async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", headers=headers, trust_env=False) as client:
+            yield client
+
     async def publish(self, name: str = DATASET, version: str = "1", tasks: tuple[str, ...] = ("one", "two")) -> Any:
         async with self.client() as client:
             answer = await client.post(
@@ -134,7 +141,13 @@ class World:
             item = NewArtifact.file(name, ArtifactKind.OUTPUT, size=len(data), sha256=sha256)
         async with self.deps.database.transaction() as session:
             await artifacts.record(
-                session, trial_id, self.actor.project_id, [item], self.deps.blobs, self.deps.clock, 1
+                session,
+                self.deps.blobs,
+                self.deps.clock,
+                [item],
+                trial_id=trial_id,
+                project_id=self.actor.project_id,
+                try_no=1,
             )
 
 

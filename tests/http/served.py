@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 import uvicorn
 from fastapi import FastAPI
+from tests.support import eventually
 
 
 @asynccontextmanager
@@ -18,10 +19,8 @@ async def served(app: FastAPI) -> AsyncIterator[int]:
         listener.bind(("127.0.0.1", 0))
         config = uvicorn.Config(app, lifespan="off", log_config=None, timeout_graceful_shutdown=1)
         server = uvicorn.Server(config)
-        server.install_signal_handlers = lambda: None  # the test run keeps its own
         task = asyncio.create_task(server.serve(sockets=[listener]))
-        while not server.started:
-            await asyncio.sleep(0.005)
+        await eventually(lambda: asyncio.sleep(0, server.started))
         try:
             yield listener.getsockname()[1]
         finally:

@@ -148,7 +148,7 @@ async def _serve(stack: AsyncExitStack, app: ASGIApp, listener: socket.socket) -
 
 
 class _QuietServer(uvicorn.Server):
-    """Leaves signals to the composition root: doors close first, then the work is handed back."""
+    """Leaves signals to the composition root: interfaces close first, then the work is handed back."""
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
@@ -181,10 +181,10 @@ async def _start_worker(
     recovery = Recovery(database, engine, clock)
     trial_queue = trials(provider.name)
 
-    async def room(session: AsyncSession) -> int:
+    async def held_by_all(session: AsyncSession) -> int:
         return await capacity(session, provider.name)
 
-    pump = Pump(database, engine, room, trial_queue)
+    pump = Pump(database, engine, held_by_all, trial_queue)
     loops = _loops(recovery, pump, provider, clock)
     tools = TrialTools(
         database=database,

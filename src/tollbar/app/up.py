@@ -15,10 +15,8 @@ from cyclopts import Parameter
 
 from tollbar.app.logs import configure_logs
 from tollbar.app.ports import PortTaken
-from tollbar.engine.errors import DeclaredDead
 from tollbar.kit.errors import TollbarError
 from tollbar.settings import Settings
-
 
 EXIT_DECLARED_DEAD: Final = 70
 """A process manager starts the server again, under a new id."""
@@ -41,6 +39,9 @@ def up(
     Example: tollbar up --port 8787 --no-browser
     """
     configure_logs()
+    # Heavy imports wait for a command that needs them, and for logs that are set up.
+    from tollbar.engine.errors import DeclaredDead
+
     given: dict[str, Any] = {"data_dir": data_dir, "port": port, "host": host}
     try:
         settings = Settings(**{name: value for name, value in given.items() if value is not None})
@@ -69,7 +70,6 @@ def _refused(error: TollbarError | PortTaken, *, as_json: bool) -> int:
 
 
 async def _run(settings: Settings, *, explicit_port: bool, browser: bool, demo: bool, as_json: bool) -> int:
-    # Heavy imports wait for a command that needs them, and for logs that are set up.
     from tollbar.app.server import start_server
 
     stopping = asyncio.Event()

@@ -34,7 +34,7 @@ class Meaning:
 
 MEANINGS: Final[Mapping[Exit, Meaning]] = {
     Exit.DONE: Meaning("done", "it worked"),
-    Exit.FAILED: Meaning("failed", "the Job failed or was stopped; no answer", "409 410 412 429 5xx"),
+    Exit.FAILED: Meaning("failed", "Job failed or stopped; no answer", "409 410 412 429 5xx"),
     Exit.USAGE: Meaning("usage", "a wrong option or value", "400 413 415 422"),
     Exit.NOT_FOUND: Meaning("not found", "there is no such thing", "404"),
     Exit.SIGN_IN: Meaning("sign in", "no usable key", "401"),

@@ -49,7 +49,7 @@ JOBS: Final = (
     Column[Job]("STATUS", state),
     Column[Job]("SCORE [95 %]", _short_score, Kind.WHOLE),
     Column[Job]("SCORED", lambda job: f"{job['n_scored']}/{job['n_total']}", Kind.WHOLE),
-    Column[Job]("SPENT", spending),
+    Column[Job]("SPENT", spending, Kind.WHOLE),
     Column[Job]("CREATED", lambda job: job["created_at"], Kind.TIME),
     Column[Job]("ENDED", ended),
     Column[Job]("TAG", lambda job: job["tag"]),
@@ -60,10 +60,10 @@ TRIALS: Final = (
     Column[ResultTrial]("TRIAL", lambda trial: trial["trial_id"], Kind.WHOLE),
     Column[ResultTrial]("TASK", lambda trial: trial["task_id"]),
     Column[ResultTrial]("NO", lambda trial: trial["attempt"]),
-    Column[ResultTrial]("REWARD", lambda trial: number(trial["reward"])),
+    Column[ResultTrial]("REWARD", lambda trial: number(trial["reward"]), Kind.WHOLE),
     Column[ResultTrial]("STATUS", lambda trial: trial["status"]),
     Column[ResultTrial]("REASON", lambda trial: trial["reason"]),
-    Column[ResultTrial]("COST", lambda trial: money(trial["cost_usd"])),
+    Column[ResultTrial]("COST", lambda trial: money(trial["cost_usd"]), Kind.WHOLE),
 )
 
 

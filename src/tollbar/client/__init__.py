@@ -3,7 +3,7 @@
     with Client("http://127.0.0.1:8787", key) as client:
         job, _ = client.submit_job({"dataset": "demo/mini@1", "max_cost_usd": "0.05"})
 
-The HTTP library is loaded when `Client` is first named, so that a command that calls no server does not pay for it.
+What is heavy is loaded when it is first named, so that a command that calls no server does not pay for it.
 """
 
 from importlib import import_module
@@ -18,11 +18,11 @@ from tollbar.client.errors import (
     UnexpectedAnswer,
     UnusableSetting,
 )
-from tollbar.client.follow import Patience
-from tollbar.client.packing import Packed, PackLimits, pack_folder
 
 if TYPE_CHECKING:
     from tollbar.client.api import Client, every
+    from tollbar.client.follow import Patience
+    from tollbar.client.packing import Packed, PackLimits, pack_folder
 
 __all__ = [
     "ApiError",
@@ -41,7 +41,17 @@ __all__ = [
 ]
 
 
+_PLACES = {
+    "Client": "api",
+    "every": "api",
+    "Patience": "follow",
+    "PackLimits": "packing",
+    "Packed": "packing",
+    "pack_folder": "packing",
+}
+
+
 def __getattr__(name: str) -> Any:
-    if name in {"Client", "every"}:
-        return getattr(import_module("tollbar.client.api"), name)
+    if name in _PLACES:
+        return getattr(import_module(f"tollbar.client.{_PLACES[name]}"), name)
     raise AttributeError(name)

@@ -91,7 +91,11 @@ def coded(name: str) -> str:
 
 def segment(text: str) -> str:
     """Returns text as one segment of a path that never moves within it; empty text as `-`, which is nothing's id."""
-    return text.replace(".", "%2E") if not text.strip(".") and text else quote(text, safe="", errors="surrogateescape") or "-"
+    return (
+        text.replace(".", "%2E")
+        if not text.strip(".") and text
+        else quote(text, safe="", errors="surrogateescape") or "-"
+    )
 
 
 def _split(url: str) -> SplitResult:

@@ -15,10 +15,12 @@ def upgrade() -> None:
     _artifact()
     _budget()
     _job()
+    _job_indexes()
     _ledger_call()
     _worker()
     _job_task()
     _trial()
+    _trial_indexes()
     _seal()
 
 
@@ -123,6 +125,9 @@ def _job() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_job")),
         sa.UniqueConstraint("project_id", "request_id", name=op.f("uq_job_project_id_request_id")),
     )
+
+
+def _job_indexes() -> None:
     op.create_index(
         "ix_job_live",
         "job",
@@ -288,6 +293,9 @@ def _trial() -> None:
         sa.UniqueConstraint("job_id", "seq", name=op.f("uq_trial_job_id_seq")),
         sa.UniqueConstraint("job_id", "task_seq", "attempt", name=op.f("uq_trial_job_id_task_seq_attempt")),
     )
+
+
+def _trial_indexes() -> None:
     op.create_index(
         "ix_trial_live",
         "trial",
