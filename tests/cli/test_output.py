@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.cli import examples
 from tests.cli.conftest import Ended
-from tests.cli.standin import StandIn
+from tests.cli.standin import Answer, StandIn
 
 from tollbar.cli import text
 from tollbar.cli.output import json_text
@@ -86,8 +86,6 @@ def _poisoned(value: Any, key: str = "") -> Any:
 
 
 def test_hostile_text_in_an_error_is_escaped(tollbar: Callable[..., Ended], signed_in: StandIn) -> None:
-    from tests.cli.standin import Answer
-
     signed_in.on("GET /v1/me", Answer(422, {"code": "INVALID_REQUEST", "message": HOSTILE, "hint": HOSTILE}))
     ended = tollbar("whoami")
     assert not {"\x1b", "\x07", "\x9b", "\u202e", "\r"} & set(ended.err)
@@ -127,8 +125,8 @@ def test_a_score_never_stands_without_interval_and_coverage(tollbar: Callable[..
     ("amount", "shown"),
     [
         (None, "-"), ("0", "0.00 USD"), ("5", "5.00 USD"), ("0.428", "0.43 USD"), ("0.01", "0.01 USD"),
-        ("0.0402", "0.04 USD"), ("0.00123", "0.0012 USD"), ("0.000001", "0.0000010 USD"), ("0.0044", "0.0044 USD"),
-        ("0.000000000005", "0.0000000000050 USD"), ("123456.789", "123456.79 USD"), ("much", "much"),
+        ("0.0402", "0.04 USD"), ("0.00123", "0.0012 USD"), ("0.000001", "0.000001 USD"), ("0.0044", "0.0044 USD"),
+        ("0.000000000005", "0.000000000005 USD"), ("123456.789", "123456.79 USD"), ("much", "much"), ("NaN", "NaN"),
     ],
 )  # fmt: skip
 def test_money_has_two_decimals_and_two_digits_below_a_cent(amount: str | None, shown: str) -> None:

@@ -12,26 +12,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.conftest import Running
-
-TASK_TOML = 'schema_version = "1.4"\n[task]\nname = "bad/{name}"\n[environment]\nnetwork_mode = "no-network"\n'
-GOOD = {
-    "task.toml": TASK_TOML,
-    "instruction.md": "Do nothing.\n",
-    "environment/Dockerfile": "FROM debian:bookworm-slim\nWORKDIR /app\n",
-    "solution/solve.sh": "#!/bin/sh\ntrue\n",
-    "tests/test.sh": "#!/bin/sh\necho 1 > /logs/verifier/reward.txt\n",
-}
-
-
-def folder(root: Path, **changes: str) -> Path:
-    """Writes one task folder named `task` below `root`; changes are by file name, `__` for a slash."""
-    files = {name: text.replace("{name}", "task") for name, text in GOOD.items()}
-    files |= {name.replace("__", "/").replace("_dot_", "."): text for name, text in changes.items()}
-    for name, text in files.items():
-        path = root / "task" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return root
+from tests.e2e.tasks import TASK_TOML, folder
 
 
 def submit(server: Running, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:

@@ -83,6 +83,17 @@ async def test_what_is_nearly_done_finishes_within_the_grace_and_nothing_new_sta
     assert await ask(database, "SELECT function_name FROM dbos.operation_outputs") == [("agent",)]
 
 
+async def test_nothing_begins_after_a_halt_and_what_was_claimed_stays_claimed(database: Database) -> None:
+    trials = Trials()
+    async with engine_of(database, trials.register, executor_id="first") as engine:
+        engine.halt()
+        await enqueue(database, engine, trial("a"))
+        await reaches(engine, "trial:a:1", EngineState.PENDING)
+    assert trials.log == []
+    async with client_of(database) as client:
+        assert [item.id for item in await client.pending_of("first")] == ["trial:a:1"]
+
+
 async def test_a_finished_step_is_not_run_again_by_the_next_worker(database: Database) -> None:
     first = Trials()
     engine = DbosEngine(database.url, "first")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import psycopg
 import pytest
+from sqlalchemy.engine import make_url
 from tests.engine.helpers import ask, client_of, enqueue, reaches, state_of
 from tests.support import eventually
 
@@ -135,19 +138,42 @@ async def test_a_worker_alone_that_was_frozen_for_long_goes_on_after_killing_its
     assert await worker_states(database) == {"only": "live"}
 
 
-async def test_a_worker_whose_connections_were_all_cut_goes_on_with_its_work(
+async def test_a_worker_whose_connections_were_all_cut_goes_on_working(
     database: Database, client: DbosEngine, spawn: Callable[..., Any]
 ) -> None:
-    only = await spawn("only", blocks=False)
-    await enqueue(database, client, *work("a"))
-    await only.hears("step")
-    await ask(
-        database,
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-        " WHERE datname = current_database() AND pid <> pg_backend_pid()",
-    )
-    await enqueue(database, client, *work("b"))
+    await spawn("only", blocks=False)
     for name in ("a", "b"):
+        await enqueue(database, client, *work(name))
         await reaches(client, f"run:{name}:seg:1", EngineState.SUCCESS)
         await reaches(client, f"trial:{name}:1", EngineState.SUCCESS)
+        await ask(
+            database,
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()",
+        )
     assert await worker_states(database) == {"only": "live"}
+
+
+async def test_a_worker_without_a_database_still_ends_what_it_runs_and_itself(
+    database: Database, database_server: str, client: DbosEngine, spawn: Callable[..., Any]
+) -> None:
+    only = await spawn("only")
+    await enqueue(database, client, *work("a"))
+    await only.hears("step", 3)
+    with closed(database, database_server):
+        await asyncio.sleep(1)  # so that threads of the library are in their retries
+        only.send(signal.SIGTERM)
+        began = __import__("time").monotonic(); assert await only.ends() == 0; print("ENDED", __import__("time").monotonic() - began)
+    assert sorted(line["name"] for line in only.said if line["event"] == "finally") == ["a:1:agent", "a:two"]
+
+
+@contextmanager
+def closed(database: Database, server: str) -> Iterator[None]:
+    """Ends every connection to the database and lets nobody in until the block ends."""
+    name = make_url(database.url).database
+    url = make_url(server).set(drivername="postgresql").render_as_string(hide_password=False)
+    with psycopg.connect(url, autocommit=True) as admin:
+        admin.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
+        admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,))
+        yield
+        admin.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")

@@ -102,4 +102,5 @@ async def main(options: dict[str, Any]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main(json.loads(sys.argv[1]))))
+    # As the product does: threads of the library that cannot reach the database would hold the interpreter.
+    os._exit(asyncio.run(main(json.loads(sys.argv[1]))))

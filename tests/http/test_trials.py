@@ -92,7 +92,7 @@ async def test_content_streams_through_a_real_server(world, trial):
     assert hashlib.sha256(answer.content).digest() == hashlib.sha256(LARGE).digest()
 
 
-async def test_content_whose_blob_is_gone_is_a_404_and_not_half_an_answer(world, trial, tmp_path):
+async def test_content_whose_bytes_are_gone_is_a_503_and_not_half_an_answer(world, trial, tmp_path):
     await world.artifact(trial, "gone", b"gone")
     for path in (tmp_path / "blobs").rglob("*"):
         if path.is_file() and path.read_bytes() == b"gone":
@@ -100,8 +100,7 @@ async def test_content_whose_blob_is_gone_is_a_404_and_not_half_an_answer(world,
     async with world.client() as client:
         path = f"/v1/trials/{trial}/artifacts/{await artifact_id(client, trial, 'gone')}/content"
         answer = await client.get(path)
-    assert answer.status_code == 404
-    assert code_of(answer) == "ARTIFACT_NOT_FOUND"
+    assert (answer.status_code, code_of(answer)) == (503, "STORE_UNAVAILABLE")
 
 
 async def test_windows_rebuild_a_text_and_refuse_wrong_bounds(world, trial):

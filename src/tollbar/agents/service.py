@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Final
 
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -110,17 +109,10 @@ def _snapshot(row: ProfileVersionRow) -> ProfileSnapshot:
 
 
 async def list_page(session: AsyncSession, actor: Principal, page: PageRequest) -> Page[dict[str, Any]]:
-    """Returns a page of profiles, last changed first."""
-    parsed = _with_time(page)
-    rows = await store.profiles_page(session, actor, parsed)
-    cut = parsed.page(rows, lambda row: [row[0].updated_at.isoformat(), row[0].name])
+    """Returns a page of profiles by name."""
+    rows = await store.profiles_page(session, actor, page)
+    cut = page.page(rows, lambda row: [row[0].name])
     return Page([_profile_object(row[0], row[1]) for row in cut.items], cut.next_cursor)
-
-
-def _with_time(page: PageRequest) -> PageRequest:
-    if page.after is None:
-        return page
-    return PageRequest(page.limit, [datetime.fromisoformat(page.after[0]), page.after[1]], page.scope)
 
 
 async def versions_page(

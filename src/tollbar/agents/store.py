@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import func, select, tuple_
+from sqlalchemy import func, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -42,7 +42,7 @@ async def version(session: AsyncSession, actor: Principal, name: str, label: str
 
 
 async def profiles_page(session: AsyncSession, actor: Principal, page: PageRequest) -> list[Any]:
-    """Returns (profile, number of versions), newest first, one row more than the page."""
+    """Returns (profile, number of versions) by name, one row more than the page."""
     versions = (
         select(func.count())
         .where(
@@ -52,9 +52,10 @@ async def profiles_page(session: AsyncSession, actor: Principal, page: PageReque
         .scalar_subquery()
     )
     query = select(ProfileRow, versions).where(ProfileRow.project_id == actor.project_id)
-    if page.after is not None:
-        query = query.where(tuple_(ProfileRow.updated_at, ProfileRow.name) < tuple_(*page.after))
-    query = query.order_by(ProfileRow.updated_at.desc(), ProfileRow.name.desc()).limit(page.limit + 1)
+    start = page.start(str)
+    if start is not None:
+        query = query.where(ProfileRow.name > start[0])
+    query = query.order_by(ProfileRow.name).limit(page.limit + 1)
     return list((await session.execute(query)).all())
 
 
@@ -66,6 +67,7 @@ async def versions_page(
     query = select(row).where(row.project_id == actor.project_id, row.name == name)
     if not archived:
         query = query.where(row.archived_at.is_(None))
-    if page.after is not None:
-        query = query.where(row.seq < page.after[0])
+    start = page.start(int)
+    if start is not None:
+        query = query.where(row.seq < start[0])
     return list(await session.scalars(query.order_by(row.seq.desc()).limit(page.limit + 1)))

@@ -88,7 +88,7 @@ async def start_server(stack: AsyncExitStack, settings: Settings, *, explicit_po
         url = embedded.url
     await asyncio.to_thread(migrate.upgrade, url)
     await asyncio.to_thread(migrate_engine, url)
-    database = open_database(url, pool_size=20)
+    database = open_database(url, pool_size=20, may_restart=embedded is None)
     stack.push_async_callback(database.close)
     clock, blobs = SystemClock(), local_blobs(data_dir / "blobs")
     actor = await seed(database, blobs, clock)

@@ -37,8 +37,9 @@ async def drop_older_tries(session: AsyncSession, trial_id: str, try_no: int) ->
 async def page(session: AsyncSession, actor: Principal, trial_id: str, request: PageRequest) -> list[ArtifactRow]:
     """Returns artifacts by name, one row more than the page."""
     query = select(ArtifactRow).where(ArtifactRow.trial_id == trial_id, ArtifactRow.project_id == actor.project_id)
-    if request.after is not None:
-        query = query.where(ArtifactRow.name > request.after[0])
+    start = request.start(str)
+    if start is not None:
+        query = query.where(ArtifactRow.name > start[0])
     return list(await session.scalars(query.order_by(ArtifactRow.name).limit(request.limit + 1)))
 
 

@@ -57,7 +57,10 @@ def get_artifacts(
     *,
     all_: Annotated[bool, Parameter(name="--all", negative="", show_default=False, help="Get every artifact.")] = False,
     to: Annotated[
-        Path | None, Parameter(name=["--to", "-o"], help="File (with --all: folder) to write; - is stdout.")
+        Path | None,
+        Parameter(
+            name=["--to", "-o"], allow_leading_hyphen=True, help="File (with --all: folder) to write; - is stdout."
+        ),
     ] = None,
     force: Annotated[
         bool, Parameter(negative="", show_default=False, help="Replace files; write raw bytes to a terminal.")
@@ -73,6 +76,8 @@ def get_artifacts(
         raise Usage("name one artifact, or give --all")
     if to == _STDOUT:
         _check_stdout(session.out, all_=all_, force=force)
+    elif to is not None and str(to).startswith("-"):
+        raise Usage(f"-o needs a file, and {to} is an option", fix=f"a file of that name: -o ./{to}")
     with session.client() as client:
         listed = _all(client, trial)
         if artifact is None:

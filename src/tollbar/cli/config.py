@@ -43,7 +43,7 @@ class Places:
         from platformdirs import user_config_path, user_data_path  # only a command that needs a server pays for it
 
         own = environ.get("TOLLBAR_DATA_DIR")
-        data_dir = Path(own) if own else user_data_path("tollbar")
+        data_dir = Path(own).expanduser() if own else user_data_path("tollbar")
         return cls(environ, Path.cwd(), user_config_path("tollbar") / "config.toml", data_dir)
 
 
@@ -78,10 +78,20 @@ class Configuration:
 
 
 def resolve(options: Mapping[str, str], places: Places) -> Configuration:
-    """Returns the configuration of a command; raises `BadConfiguration`, `NoKey`, `UnusableSetting`.
+    """Returns the configuration of a command that needs a server; raises `BadConfiguration`, `NoKey`, `UnusableSetting`.
 
-    A context's values stand right behind those of whatever chose the context. The local server gives its URL when
-    nothing else does, and its key to no other URL.
+    The local server gives its URL when nothing else does, and its key to no other URL.
+    """
+    stated = read_stated(options, places)
+    found = dict(stated.settings)
+    _add_local(found, places.data_dir)
+    return Configuration(found, stated.untrusted_url)
+
+
+def read_stated(options: Mapping[str, str], places: Places) -> Configuration:
+    """Returns what options, variables and files state; raises `BadConfiguration`, `UnusableSetting`.
+
+    A context's values stand right behind those of whatever chose the context.
     """
     user = _user_file(places.user_file)
     contexts: Mapping[str, Mapping[str, str]] = user.get("contexts", {})
@@ -97,7 +107,6 @@ def resolve(options: Mapping[str, str], places: Places) -> Configuration:
             for key, value in _context(contexts, name, layer.origin).items():
                 found.setdefault(key, Setting(value, f"context {name} in {places.user_file}"))
     _check_output(found)
-    _add_local(found, places.data_dir)
     return Configuration(found, in_project and _is_foreign(found["url"].value, contexts))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from typing import Final, TextIO
 
@@ -19,7 +20,8 @@ def draw_table(stream: TextIO, titles: Sequence[tuple[str, bool]], rows: Sequenc
 
     A column is cut to the width of the terminal, unless it is marked as never cut.
     """
-    console = Console(file=stream, highlight=False)
+    room = shutil.get_terminal_size().columns
+    console = Console(file=stream, highlight=False, width=room)
     head = [title for title, _ in titles]
     natural = [max(cell_len(row[index]) for row in (head, *rows)) for index in range(len(head))]
     least = [
@@ -27,9 +29,9 @@ def draw_table(stream: TextIO, titles: Sequence[tuple[str, bool]], rows: Sequenc
         for width, (title, whole) in zip(natural, titles, strict=True)
     ]
     shown = len(head)
-    while shown > 1 and _total(least[:shown]) > console.width:
+    while shown > 1 and _total(least[:shown]) > room:
         shown -= 1
-    widths = _fitted(natural[:shown], least[:shown], console.width)
+    widths = _fitted(natural[:shown], least[:shown], room)
     for number, row in enumerate((head, *rows)):
         line = _GAP.join(_cut(text, width) for text, width in zip(row, widths, strict=False)).rstrip()
         console.print(Text(line, style="bold" if number == 0 else ""), no_wrap=True, crop=False, overflow="ignore")

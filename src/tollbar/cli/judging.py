@@ -1,4 +1,4 @@
-"""`--fail-under` and `--min-coverage`: a score is judged only when enough of it was measured."""
+"""How a Job that ended is told, and `--fail-under`: a score is judged only when enough of it was measured."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tollbar.cli.exits import Exit, of_job
-from tollbar.cli.problems import Below, NothingToJudge
-from tollbar.cli.text import measured, number
+from tollbar.cli.problems import Below, JobEnded, NothingToJudge
+from tollbar.cli.text import measured, money, number
 
 _ALL: Final = 1.0
 
@@ -25,9 +25,14 @@ class Bar:
         return self.fail_under is not None or self.min_coverage is not None
 
     def judge(self, job: Mapping[str, Any]) -> Exit:
-        """Returns the exit code of a Job; raises `NothingToJudge` and `Below` for one that completed."""
+        """Returns `DONE` for a Job that may go on; raises `JobEnded`, `NothingToJudge`, `Below`.
+
+        Call it when the Job has been written: what it raises follows data.
+        """
         ended = of_job(job)
-        if not self.is_set or ended is not Exit.DONE:
+        if ended is not Exit.DONE:
+            raise _told(job, ended)
+        if not self.is_set:
             return ended
         if not job["final"]:
             raise NothingToJudge(
@@ -53,6 +58,21 @@ class Bar:
     def _options(self) -> str:
         under = "" if self.fail_under is None else f" --fail-under {self.fail_under:g}"
         return under + ("" if self.min_coverage is None else f" --min-coverage {self.min_coverage:g}")
+
+
+def _told(job: Mapping[str, Any], code: Exit) -> JobEnded:
+    """Returns the error that tells how a Job ended."""
+    error = job.get("error")
+    look = f"see its Trials: tollbar jobs result {job['job_id']}"
+    if error is None:
+        return JobEnded("the Job was stopped", "CANCELLED", code, why=["finished Trials keep their rewards"], fix=look)
+    if code is not Exit.CAPPED:
+        return JobEnded("the Job failed", error["code"], code, why=[error["message"], *_reasons(job)], fix=look)
+    budget = job["budget"]
+    cap = "the project's daily budget" if error.get("scope") == "project_day" else "its cap"
+    spent = f"spent {money(budget['spent_usd'])}, reserved {money(budget['reserved_usd'])}"
+    why = [f"cap {money(budget['max_cost_usd'])}, {spent}", error["message"], "finished Trials keep their rewards"]
+    return JobEnded(f"the Job was stopped by {cap}", error["code"], code, why=why, fix=look)
 
 
 def _reasons(job: Mapping[str, Any]) -> list[str]:

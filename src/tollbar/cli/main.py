@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -11,10 +12,10 @@ from typing import Any, Final
 from cyclopts import App, CycloptsError
 
 from tollbar.cli.exits import Exit
-from tollbar.cli.output import json_text
+from tollbar.cli.output import write_json
 from tollbar.cli.problems import CliError, Report, Usage, report
 from tollbar.cli.session import Options, Session
-from tollbar.cli.tree import NOUNS, Command, build
+from tollbar.cli.tree import COMMANDS, NOUNS, Command, build
 from tollbar.client.errors import ClientError
 
 _FLAGS: Final = frozenset({"--json", "--quiet", "--yes"})
@@ -24,6 +25,8 @@ _WITH_VALUE: Final = frozenset({"--output", "--context", "--url"})
 
 def run(argv: Sequence[str], further: Sequence[Command] = ()) -> int:
     """Runs the command of a line and returns its exit code; `further` are commands of higher layers."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a character that cannot be written is no reason to fail
     try:
         code = _run(list(argv), further)
         sys.stdout.flush()
@@ -68,7 +71,7 @@ def _run(argv: list[str], further: Sequence[Command]) -> int:
         try:
             command, bound, _ = app.parse_args(tokens, exit_on_error=False, print_error=False)
         except CycloptsError as error:
-            raise Usage(str(error).rstrip("."), fix=_help_line(tokens)) from None
+            raise Usage(str(error).rstrip("."), fix=_help_line(tokens, [*further, *COMMANDS])) from None
         options = bound.arguments.get("options")
         session = Session(options) if isinstance(options, Options) else None
         return _int(command(*bound.args, **bound.kwargs))
@@ -100,11 +103,10 @@ def _print_help(app: App, words: list[str], *, asked: bool) -> int:
     return Exit.USAGE if is_mistake else Exit.DONE
 
 
-def _help_line(tokens: Sequence[str]) -> str:
-    words: list[str] = []
-    verbs = {noun.name: noun.verbs for noun in NOUNS}
-    if tokens and tokens[0] in verbs:
-        words = [tokens[0], *(word for word in tokens[1:2] if word in verbs[tokens[0]])]
+def _help_line(tokens: Sequence[str], commands: Sequence[Command]) -> str:
+    known = {noun.name: tuple(noun.verbs) for noun in NOUNS} | {command.name: () for command in commands}
+    words = [word for word in tokens[:1] if word in known]
+    words += [word for word in tokens[1:2] if words and word in known[words[0]]]
     return " ".join(["see: tollbar", *words, "--help"])
 
 
@@ -114,14 +116,14 @@ def _wants_json(session: Session | None, tokens: Sequence[str]) -> bool:
             return session.out.is_json
         except (CliError, ClientError):
             pass
-    words = " ".join(tokens)
-    return "--json" in tokens or "--output json" in words or "--output=json" in tokens
+    said = "--json" in tokens or "--output json" in " ".join(tokens) or "--output=json" in tokens
+    return said or os.environ.get("TOLLBAR_OUTPUT") == "json"
 
 
 def _tell(told: Report, *, as_json: bool) -> int:
     """With JSON the error object is the data of a command that has written none."""
     if as_json and not told.follows_data:
-        sys.stdout.write(json_text(told.body) + "\n")
+        write_json(sys.stdout, told.body)
         sys.stdout.flush()
     print("\n".join(told.lines()), file=sys.stderr)
     return told.exit

@@ -73,11 +73,11 @@ class Output:
 
     def document(self, value: object) -> None:
         """Writes the one JSON document of a command."""
-        self.stdout.write(json_text(value, indent=2 if self.stdout.isatty() else None) + "\n")
+        write_json(self.stdout, value, indent=2 if self.stdout.isatty() else None)
 
     def json_line(self, value: object) -> None:
         """Writes one line of a stream of JSON objects, and sends it off."""
-        self.stdout.write(json_text(value) + "\n")
+        write_json(self.stdout, value)
         self.stdout.flush()
 
     def listing(self, page: Mapping[str, Any], columns: Sequence[Column[T]]) -> None:
@@ -151,8 +151,14 @@ class Output:
         return age(value, SystemClock().now())
 
 
-def json_text(value: object, *, indent: int | None = None) -> str:
+def write_json(stream: TextIO, value: object, *, indent: int | None = None) -> None:
+    """Writes JSON and a line end; a stream that is not UTF-8 gets ASCII alone, which is the same JSON."""
+    utf_8 = stream.encoding.lower().replace("-", "") == "utf8"
+    stream.write(json_text(value, indent=indent, ascii_only=not utf_8) + "\n")
+
+
+def json_text(value: object, *, indent: int | None = None, ascii_only: bool = False) -> str:
     """Returns JSON in which every character that a terminal would obey is escaped."""
     separators = (",", ": ") if indent is not None else (",", ":")
-    text = json.dumps(value, ensure_ascii=False, indent=indent, separators=separators)
+    text = json.dumps(value, ensure_ascii=ascii_only, indent=indent, separators=separators)
     return _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -83,6 +83,17 @@ class NothingToJudge(CliError):
     follows_data = True
 
 
+class JobEnded(CliError):
+    """The Job ended otherwise than by completing; `code` is that of its error."""
+
+    follows_data = True
+
+    def __init__(self, message: str, code: str, exit_: Exit, *, why: Sequence[str], fix: str) -> None:
+        super().__init__(message, why=why, fix=fix)
+        self.code = code
+        self.exit = exit_
+
+
 class Incomplete(CliError):
     """A part of what was asked for is missing; the rest was done."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Group, Parameter
 
-from tollbar.cli.config import Configuration, Places, resolve
+from tollbar.cli.config import Configuration, Places, read_stated, resolve
 from tollbar.cli.output import Form, Output
 from tollbar.cli.problems import BadConfiguration, NoKey
 
@@ -59,19 +59,22 @@ class Session:
 
     @cached_property
     def configuration(self) -> Configuration:
-        """Which server, key and form are meant; raises `BadConfiguration`, `NoKey`, `UnusableSetting`."""
-        form = self._options.form
-        given = {"url": self._options.url, "context": self._options.context, "output": form and form.value}
-        return resolve({name: value for name, value in given.items() if value is not None}, self.places)
+        """Which server and key are meant; raises `BadConfiguration`, `NoKey`, `UnusableSetting`."""
+        return resolve(self._given(), self.places)
 
     @cached_property
     def out(self) -> Output:
-        """Where the command writes."""
+        """Where the command writes; a command that needs no server looks for none."""
         form = self._options.form
         if form is None:
-            configured = self.configuration.get("output")
+            configured = read_stated(self._given(), self.places).get("output")
             form = Form(configured) if configured else Form.TABLE if sys.stdout.isatty() else Form.PLAIN
         return Output(form, sys.stdout, sys.stderr, quiet=self._options.quiet, animated=_may_animate())
+
+    def _given(self) -> dict[str, str]:
+        form = self._options.form
+        given = {"url": self._options.url, "context": self._options.context, "output": form and form.value}
+        return {name: value for name, value in given.items() if value is not None}
 
     def client(self) -> Client:
         """Returns a client of the configured server; raises `BadConfiguration`, `NoKey`, `UnusableSetting`."""
@@ -81,7 +84,7 @@ class Session:
         url, key = found.get("url"), found.get("api_key")
         if url is None:
             raise BadConfiguration(
-                "no server is configured, and none was started on this machine",
+                "no server is configured, and none runs on this machine",
                 why=["name one: export TOLLBAR_URL=https://..."],
                 fix="or start one here: tollbar up",
             )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from cyclopts import Parameter
 
 from tollbar.cli.datasets import split_version
-from tollbar.cli.exits import Exit, of_job
+from tollbar.cli.exits import Exit
 from tollbar.cli.folders import open_folder
 from tollbar.cli.jobviews import job_rows
 from tollbar.cli.judging import Bar
@@ -56,7 +56,9 @@ def submit_job(
     min_coverage: Annotated[
         float | None, Parameter(help="With --watch: exit 1 when a smaller share is scored; 1 with --fail-under.")
     ] = None,
-    dry_run: Annotated[bool, _FLAG, Parameter(help="Show what would run; start nothing.")] = False,
+    dry_run: Annotated[
+        bool, _FLAG, Parameter(help="Show what would run, start nothing; a folder is still pushed.")
+    ] = False,
     options: Global = NO_OPTIONS,
 ) -> int:
     """Submit a Job: every task of a dataset, by one agent, under a cap.
@@ -93,8 +95,9 @@ def submit_job(
         if watch_it:
             return watch(client, session.out, job["job_id"], bar)
     session.out.record(job, job_rows(job))
-    session.out.note(f"watch it: tollbar jobs watch {job['job_id']}")
-    return of_job(job)
+    if not job["final"]:
+        session.out.note(f"watch it: tollbar jobs watch {job['job_id']}")
+    return bar.judge(job)
 
 
 def _check(bar: Bar, *, max_cost: str | None, no_cap: bool, watch_it: bool, dry_run: bool) -> None:

@@ -24,16 +24,16 @@ def cell(value: object) -> str:
 
 
 def money(amount: str | None) -> str:
-    """Returns decimal text of USD with two decimals, below a cent with two significant digits, and its currency."""
+    """Returns decimal text of USD with its currency: two decimals, below a cent two significant digits."""
     if amount is None:
         return UNKNOWN
     try:
         value = Decimal(amount)
+        with localcontext() as context:
+            context.prec = 2 if abs(value) < _CENT else 40
+            shown = +value if value and abs(value) < _CENT else value.quantize(_CENT)
     except InvalidOperation:
         return cell(amount)
-    with localcontext() as context:
-        context.prec = 2 if abs(value) < _CENT else 40
-        shown = +value if value and abs(value) < _CENT else value.quantize(_CENT)
     return f"{shown:f} USD"
 
 

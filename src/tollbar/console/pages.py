@@ -163,7 +163,7 @@ class Console:
     def _protected(self, answer: Response) -> Response:
         answer.headers["Content-Security-Policy"] = CONTENT_POLICY
         answer.headers["X-Content-Type-Options"] = "nosniff"
-        answer.headers["Referrer-Policy"] = "no-referrer"
+        answer.headers["Referrer-Policy"] = "same-origin"
         answer.headers["Cross-Origin-Opener-Policy"] = "same-origin"
         if self._deps.secure:
             answer.headers["Strict-Transport-Security"] = "max-age=31536000"

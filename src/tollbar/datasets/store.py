@@ -77,8 +77,9 @@ async def versions_page(
     query = select(row).where(row.name == name, _visible(actor))
     if label is not None:
         query = query.where(row.version == label)
-    if page.after is not None:
-        query = query.where(row.seq < page.after[0])
+    start = page.start(int)
+    if start is not None:
+        query = query.where(row.seq < start[0])
     return list(await session.scalars(query.order_by(row.seq.desc()).limit(page.limit + 1)))
 
 
@@ -129,8 +130,9 @@ async def _summaries(
         query = query.where(DatasetRow.type == dataset_type)
     if page is not None:
         query = query.limit(page.limit + 1)
-        if page.after is not None:
-            query = query.where(row.seq < page.after[0])
+        start = page.start(int)
+        if start is not None:
+            query = query.where(row.seq < start[0])
     return [
         DatasetSummary(kind, version_row, tuple(labels[:MAX_LABELS]), count, frozenset(visibilities))
         for version_row, kind, labels, count, visibilities in (await session.execute(query)).all()
@@ -145,8 +147,9 @@ async def tasks_page(
     query = select(row).where(row.version_id == found.id)
     if split is not None:
         query = query.where(row.split == split)
-    if page.after is not None:
-        query = query.where(row.name.collate("C") > page.after[0])
+    start = page.start(str)
+    if start is not None:
+        query = query.where(row.name.collate("C") > start[0])
     return list(await session.scalars(query.order_by(row.name.collate("C")).limit(page.limit + 1)))
 
 

@@ -40,12 +40,13 @@ def psycopg_url(url: str) -> str:
     return make_url(url).set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
 
 
-def open_database(url: str, *, pool_size: int = 10) -> Database:
+def open_database(url: str, *, pool_size: int = 10, may_restart: bool = True) -> Database:
     """Returns a database whose connections are made when they are needed; nothing is sent yet.
 
-    Errors name no parameters, because they end in logs and parameters may be secrets.
+    Errors name no parameters, because they end in logs and parameters may be secrets. `may_restart` false says that
+    the server lives and dies with this process (the embedded one): connections are then not tested before each use.
     """
     engine = create_async_engine(
-        psycopg_url(url), pool_size=pool_size, max_overflow=0, pool_pre_ping=True, hide_parameters=True
+        psycopg_url(url), pool_size=pool_size, max_overflow=0, pool_pre_ping=may_restart, hide_parameters=True
     )
     return Database(psycopg_url(url), engine, async_sessionmaker(engine, expire_on_commit=False))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,6 +35,7 @@ _MAX_RESULT_BYTES: Final = 64 << 10
 _MAX_DISPATCHES: Final = 20
 _BATCH: Final = 500
 _ENDED: Final = [state.value for state in EngineState if state.is_terminal]
+_DESTROY_S: Final = 3.0
 _CLEANUP_S: Final = 10.0
 """How long `stop` waits for the `finally` blocks of what it cancelled."""
 
@@ -58,7 +60,9 @@ class DbosEngine:
         self._fewer = asyncio.Event()
         self._launched = False
         self._stopping = False
-        self._client_engine = create_engine(self._url, pool_size=3, max_overflow=0, pool_pre_ping=True)
+        self._client_engine = create_engine(
+            self._url, pool_size=3, max_overflow=0, pool_pre_ping=True, hide_parameters=True
+        )
         self._client = DBOSClient(
             system_database_engine=self._client_engine,
             serializer=DBOSPortableJSONSerializer(),
@@ -216,9 +220,13 @@ class DbosEngine:
         # Here and now, on the loop's own thread: flows run on the loop that is running in the launching thread.
         DBOS.launch()
 
+    def halt(self) -> None:
+        """Starts nothing more; see the port."""
+        self._stopping = True
+
     async def stop(self, grace_s: float = 0.0) -> None:
         """Stops claiming and ends what runs here; see the port."""
-        self._stopping = True
+        self.halt()
         if self._launched:
             self._launched = False
             await self._wait_for_bodies(grace_s)
@@ -227,7 +235,7 @@ class DbosEngine:
             # The library made its own threads the loop's default, and is about to end them.
             loop, threads = asyncio.get_running_loop(), ThreadPoolExecutor(thread_name_prefix="tollbar")
             loop.set_default_executor(threads)
-            await asyncio.to_thread(DBOS.destroy, destroy_registry=True)
+            await _destroy()
             loop.set_default_executor(threads)
             await self._cancel_flows()
         self._client.destroy()
@@ -249,6 +257,24 @@ class DbosEngine:
         left = (await asyncio.wait(fresh, timeout=_CLEANUP_S))[1] if fresh else set()
         if left:
             _log.error("flows did not end in time", count=len(left), after_s=_CLEANUP_S)
+
+
+async def _destroy() -> None:
+    """Ends the library's threads. Without a database some of them hang in retries, and then they are left behind."""
+    loop, done = asyncio.get_running_loop(), asyncio.Event()
+
+    def destroy() -> None:
+        DBOS.destroy(destroy_registry=True)
+        with suppress(RuntimeError):  # the loop was closed meanwhile
+            loop.call_soon_threadsafe(done.set)
+
+    # A thread that may be left behind: one of a pool would hold the loop's end.
+    threading.Thread(target=destroy, name="engine-end", daemon=True).start()
+    try:
+        async with asyncio.timeout(_DESTROY_S):
+            await done.wait()
+    except TimeoutError:
+        _log.warning("threads of the engine did not end in time", after_s=_DESTROY_S)
 
 
 def _batches(ids: Sequence[str]) -> list[list[str]]:

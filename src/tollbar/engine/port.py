@@ -110,6 +110,10 @@ class Engine(Protocol):
         """Begins to claim work from those queues; called once, on the event loop's own thread."""
         ...
 
+    def halt(self) -> None:
+        """Starts no flow and no step from now on; what runs goes on until `stop`."""
+        ...
+
     async def stop(self, grace_s: float = 0.0) -> None:
         """Starts nothing more, waits up to `grace_s` for what is nearly done, then cancels and awaits the rest.
 

@@ -31,9 +31,15 @@ class WorkerProcess:
 
     worker: Worker
     engine: Engine
-    beats: Loop
     loops: Sequence[Loop]
-    _beating: bool = field(default=False, init=False)
+    clock: Clock
+    _beats: Loop = field(init=False)
+    _entered: bool = field(default=False, init=False)
+    _dead: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        interval_s = self.worker.intervals.beat_s
+        self._beats = Loop("beat", interval_s, self._beat, fatal=(DeclaredDead,), clock=self.clock)
 
     @classmethod
     def assemble(
@@ -56,32 +62,44 @@ class WorkerProcess:
             Loop("audit", ticks.audit_s, audit.look, clock=clock),
             Loop("retention", _RETENTION_S, under_lock(database, Lock.RETENTION, retention.run_once), clock=clock),
         ]
-        beats = Loop("beat", ticks.beat_s, worker.beat, fatal=(DeclaredDead,), clock=clock)
-        return cls(worker, engine, beats, [*own, *loops])
+        return cls(worker, engine, [*own, *loops], clock)
 
     async def start(self, queues: Sequence[str]) -> None:
         """Registers the worker and begins to work. All flows are registered by now."""
         await self.worker.enter()
-        self.beats.start()
-        self._beating = True
+        self._entered = True
+        self._beats.start()
         await self.engine.start(queues)
         for loop in self.loops:
             loop.start()
 
     async def declared_dead(self) -> None:
         """Raises `DeclaredDead` when this worker was given up (the process must end at once); else waits for `stop`."""
-        await self.beats.ended()
+        await self._beats.ended()
 
     async def stop(self, grace_s: float = 5.0) -> None:
-        """Hands back what is not finished within `grace_s`; the next worker, or the next start, goes on with it."""
-        if self._beating:
+        """Hands back what is not finished within `grace_s`; the next worker, or the next start, goes on with it.
+
+        Without a database it ends as well, but threads of the engine library may go on trying to reach it and hold
+        the interpreter: the process should end by `os._exit`.
+        """
+        self.engine.halt()
+        if self._entered:
             await self._say(self.worker.leave)
-        for loop in self.loops:
-            await loop.stop()
-        await self.engine.stop(grace_s)
-        await self.beats.stop()
-        if self._beating:
+        await asyncio.gather(*(loop.stop() for loop in self.loops))
+        await self.engine.stop(0.0 if self._dead else grace_s)
+        await self._beats.stop()
+        if self._entered:
             await self._say(self.worker.left)
+
+    async def _beat(self) -> None:
+        try:
+            await self.worker.beat()
+        except DeclaredDead:
+            # Others have this worker's work: it must not even begin what it claims while it ends.
+            self._dead = True
+            self.engine.halt()
+            raise
 
     async def _say(self, word: Callable[[], Awaitable[None]]) -> None:
         """Without a database the word is lost: then the work is handed over once the silence is long enough."""

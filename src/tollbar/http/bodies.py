@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tollbar.http.paths import API, below, header, is_upload
 from tollbar.kit.errors import InvalidRequest, RequestTooLarge, UnsupportedMediaType
 from tollbar.kit.jsonio import read_json
+from tollbar.kit.text import unstorable
 
 MAX_BODY_BYTES: Final = 4 << 20
 _WRITE_BYTES: Final = 1 << 20
@@ -74,31 +75,6 @@ def _is_json(content_type: str | None) -> bool:
     headers["content-type"] = content_type
     subtype = headers.get_content_subtype()
     return headers.get_content_maintype() == "application" and (subtype == "json" or subtype.endswith("+json"))
-
-
-def unstorable(value: Any, path: str = "") -> str | None:
-    """Returns where a JSON value holds NUL or half a surrogate pair, which the database cannot store; else None."""
-    if isinstance(value, str):
-        return None if is_storable(value) else path
-    if isinstance(value, dict):
-        for name, member in value.items():
-            below_path = f"{path}.{name}" if path else str(name)
-            if not is_storable(name):
-                return path
-            found = unstorable(member, below_path)
-            if found is not None:
-                return found
-    if isinstance(value, list):
-        for index, item in enumerate(value):
-            found = unstorable(item, f"{path}[{index}]")
-            if found is not None:
-                return found
-    return None
-
-
-def is_storable(text: str) -> bool:
-    """Says whether a text can be stored: no NUL, no half of a surrogate pair."""
-    return "\0" not in text and not any("\ud800" <= char <= "\udfff" for char in text)
 
 
 @asynccontextmanager

@@ -13,9 +13,9 @@ from starlette.requests import Request
 from tollbar.access.principal import Principal
 from tollbar.agents.errors import ProfileNotFound
 from tollbar.datasets.errors import DatasetNotFound
-from tollbar.http.bodies import is_storable
 from tollbar.kit.errors import InvalidRequest, NotFound
 from tollbar.kit.paging import PageRequest, page_request
+from tollbar.kit.text import is_storable
 
 _B64 = Path(description="The name in base64url without padding, e.g. dGVzdHMvaGVsbG8td29ybGQ.")
 _LIMIT = Query(description="Rows of a page: 1 to 100, 25 when left out.")

@@ -12,7 +12,6 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from tollbar.access.principal import Capability, Principal
 from tollbar.artifacts import service as artifacts
 from tollbar.artifacts.blobs import BlobStore
-from tollbar.artifacts.errors import ArtifactNotFound, BlobMissing
 from tollbar.artifacts.tables import ArtifactRow
 from tollbar.http.answers import SAFE_HEADERS, answer, page_answer
 from tollbar.http.authorise import needs
@@ -94,14 +93,10 @@ async def get_artifact_window(
 
 
 async def _content(blobs: BlobStore, row: ArtifactRow) -> AsyncIterator[bytes]:
-    """Returns the parts of a blob, the first of them read already: a missing blob is a 404, not a broken answer."""
+    """Returns the parts of a blob, the first of them read already: a missing blob is a refusal, not a broken answer."""
     assert row.sha256 is not None
     parts = aiter(blobs.stream(row.sha256))
-    try:
-        first = await anext(parts, b"")
-    except BlobMissing:
-        raise ArtifactNotFound from None
-    return _chain(first, parts)
+    return _chain(await anext(parts, b""), parts)
 
 
 async def _chain(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

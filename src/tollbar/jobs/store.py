@@ -324,8 +324,9 @@ async def jobs_page(
         query = query.where(JobRow.tag == tag)
     if kind is not None:
         query = query.where(JobRow.type == kind)
-    if page.after is not None:
-        query = query.where(JobRow.id < page.after[0])
+    start = page.start(str)
+    if start is not None:
+        query = query.where(JobRow.id < start[0])
     return list(await session.scalars(query.order_by(JobRow.id.desc()).limit(page.limit + 1)))
 
 
@@ -340,8 +341,9 @@ async def trial(session: AsyncSession, actor: Principal, trial_id: str) -> Trial
 async def trials_of_job(session: AsyncSession, actor: Principal, job_id: str, page: PageRequest) -> list[TrialRow]:
     """Returns a Job's Trials by task and attempt, one row more than the page."""
     query = select(TrialRow).where(TrialRow.job_id == job_id, TrialRow.project_id == actor.project_id)
-    if page.after is not None:
-        query = query.where(tuple_(TrialRow.task_seq, TrialRow.attempt) > tuple_(*page.after))
+    start = page.start(int, int)
+    if start is not None:
+        query = query.where(tuple_(TrialRow.task_seq, TrialRow.attempt) > tuple_(*start))
     query = query.order_by(TrialRow.task_seq, TrialRow.attempt).limit(page.limit + 1)
     return list(await session.scalars(query))
 
@@ -355,8 +357,9 @@ async def trials_page(
         query = query.where(TrialRow.job_id == job_id)
     if states is not None:
         query = query.where(TrialRow.state.in_(states))
-    if page.after is not None:
-        query = query.where(TrialRow.id < page.after[0])
+    start = page.start(str)
+    if start is not None:
+        query = query.where(TrialRow.id < start[0])
     return list(await session.scalars(query.order_by(TrialRow.id.desc()).limit(page.limit + 1)))
 
 

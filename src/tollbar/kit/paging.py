@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from tollbar.kit.errors import InvalidCursor, InvalidLimit
 from tollbar.kit.jsonio import canonical_sha256
+from tollbar.kit.text import is_storable
 
 T = TypeVar("T")
 
@@ -30,6 +31,17 @@ class PageRequest:
     limit: int
     after: list[Any] | None
     scope: str
+
+    def start(self, *types: type[str | int]) -> tuple[Any, ...] | None:
+        """Returns the position after which the page starts, None at the beginning; the query says its types.
+
+        Raises `InvalidCursor` for a position of another form: a cursor can be made up by its sender.
+        """
+        if self.after is None:
+            return None
+        if len(self.after) != len(types) or not all(map(_is, self.after, types)):
+            raise InvalidCursor
+        return tuple(self.after)
 
     def page(self, rows: Sequence[T], position: Callable[[T], list[Any]]) -> Page[T]:
         """Cuts `rows` (at most `limit + 1` of them, in order) to a page; `position(row)` is what `after` becomes.
@@ -77,3 +89,9 @@ def _decode(scope: str, cursor: str) -> list[Any]:
     if not isinstance(value, dict) or value.get("s") != scope or not isinstance(value.get("k"), list):
         raise InvalidCursor
     return value["k"]
+
+
+def _is(value: Any, kind: type[str | int]) -> bool:
+    if kind is int:
+        return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
+    return isinstance(value, str) and is_storable(value)

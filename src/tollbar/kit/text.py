@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 _KEEP: Final = frozenset("\n\t")
 _BIDI: Final = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
@@ -19,6 +19,31 @@ def _shown(char: str) -> str:
     if char in _KEEP or not (char in _BIDI or unicodedata.category(char) in {"Cc", "Cs", "Zl", "Zp"}):
         return char
     return f"\\x{ord(char):02x}" if ord(char) < 0x100 else f"\\u{ord(char):04x}"
+
+
+def is_storable(text: str) -> bool:
+    """Says whether a text can be stored: no NUL, no half of a surrogate pair."""
+    return "\0" not in text and not any("\ud800" <= char <= "\udfff" for char in text)
+
+
+def unstorable(value: Any, path: str = "") -> str | None:
+    """Returns the path of the first text in a JSON value that cannot be stored, or None."""
+    if isinstance(value, str):
+        return None if is_storable(value) else path
+    if isinstance(value, dict):
+        for name, member in value.items():
+            below = f"{path}.{name}" if path else str(name)
+            if not is_storable(str(name)):
+                return path
+            found = unstorable(member, below)
+            if found is not None:
+                return found
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            found = unstorable(item, f"{path}[{index}]")
+            if found is not None:
+                return found
+    return None
 
 
 @dataclass(frozen=True)

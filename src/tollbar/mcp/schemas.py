@@ -56,6 +56,7 @@ DATASET: Final = result(
 
 JOB: Final = result(
     ("job_id", "status", "phase", "score", "pass", "n_scored", "n_total", "trial_counts", "budget", "cost"),
+    # pass@k and pass^k are further members: clients hand on only property names of letters, digits, dot, dash, _.
     job_id={"type": "string"},
     status={
         "type": "string",
@@ -67,10 +68,9 @@ JOB: Final = result(
     **{
         "pass": {
             **_NUMBER,
-            "description": "Mean over tasks of the share of scored attempts that pass.",
-        },
-        "pass@k": _OBJECT,
-        "pass^k": _OBJECT,
+            "description": "Mean over tasks of the share of scored attempts that pass; pass@k and pass^k, objects by k,"
+            " stand beside it.",
+        }
     },
     n_scored={"type": "integer"},
     n_total={"type": "integer"},

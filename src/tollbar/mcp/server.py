@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -11,11 +12,14 @@ from mcp.server.caching import CacheHint
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.tools.base import Tool
 from mcp_types import CallToolResult, InputRequiredResult
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as NoFreeConnection
 from starlette.types import Scope
 
 import tollbar
 from tollbar.access.principal import Principal
 from tollbar.kit.errors import InternalError, InvalidRequest, NotFound, TollbarError
+from tollbar.kit.text import unstorable
 from tollbar.mcp.results import failure, success
 from tollbar.mcp.tools import TOOLS, ToolDeps, ToolSpec
 
@@ -57,15 +61,26 @@ class EvaluationServer(MCPServer[Any]):
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
     ) -> CallToolResult | InputRequiredResult:
-        """Runs one tool: principal, tool, capability, arguments, service, in this order."""
+        """Runs one tool: principal, tool, capability, arguments, service, in this order, within the time limit."""
         try:
-            return success(await self._call(name, arguments, context))
+            async with asyncio.timeout(self._deps.time_limit_s):
+                return success(await self._call(name, arguments, context))
         except TollbarError as error:
             return failure(error)
+        except (OperationalError, InterfaceError, NoFreeConnection):
+            _log.warning("the database did not answer", tool=self._known(name), exc_info=True)
+            return failure(ServiceUnavailable("The database"))
+        except TimeoutError:
+            _log.warning("a tool took too long", tool=self._known(name), exc_info=True)
+            return failure(ServiceUnavailable("The answer"))
         except Exception:  # noqa: BLE001 - a crash of ours is the tool's result, under an id that the log has
             error_id = uuid.uuid4().hex
-            _log.exception("a tool failed", error_id=error_id, tool=name)
+            _log.exception("a tool failed", error_id=error_id, tool=self._known(name))
             return failure(InternalError(error_id))
+
+    def _known(self, name: str) -> str | None:
+        """Returns the name of a tool for the log, which never holds a caller's own words."""
+        return name if name in self._specs else None
 
     async def _call(self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None) -> dict[str, Any]:
         request = None if context is None else context.request_context.request
@@ -73,39 +88,14 @@ class EvaluationServer(MCPServer[Any]):
         actor = self._principal_of(request.scope)
         spec = self._specs.get(name)
         if spec is None:
-            raise NotFound(f"tool {name[:64]!r}", hint=f"Tools: {', '.join(self._specs)}.")
+            raise NotFound("such tool", hint=f"Tools: {', '.join(self._specs)}.")
         actor.require(spec.capability)
-        given = _checked(spec, arguments)
+        given = checked(spec.arguments, arguments)
         if spec.writes:
             async with self._deps.database.transaction() as session:
                 return await spec.handler(self._deps, session, actor, given)
         async with self._deps.database.session() as session:
             return await spec.handler(self._deps, session, actor, given)
-
-
-def _checked(spec: ToolSpec, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Returns the arguments less null ones; refuses unknown names, missing ones and ids that are not text.
-
-    Values are judged by the services, with the same codes as over HTTP; `max_cost_usd` has its own code there.
-    """
-    given = {name: value for name, value in arguments.items() if value is not None}
-    problems = [
-        {"path": name, "problem": "is not an argument of this tool"}
-        for name in sorted(set(given) - set(spec.arguments["properties"]))
-    ]
-    problems += [
-        {"path": name, "problem": "is required"}
-        for name in spec.arguments.get("required", ())
-        if name not in given and name != "max_cost_usd"
-    ]
-    problems += [
-        {"path": name, "problem": "must be text"}
-        for name in ("job_id", "trial_id", "name", "version", "revision", "type", "q")
-        if name in given and not isinstance(given[name], str)
-    ]
-    if problems:
-        raise InvalidRequest(problems)
-    return given
 
 
 def _published(spec: ToolSpec) -> Tool:

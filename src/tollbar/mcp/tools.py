@@ -15,9 +15,12 @@ from tollbar.db.session import Database
 from tollbar.jobs import service as jobs
 from tollbar.jobs.service import JobsContext
 from tollbar.kit.errors import InvalidRequest
-from tollbar.kit.paging import PageRequest, page_request
+from tollbar.kit.paging import PageRequest
 from tollbar.mcp import schemas
+from tollbar.mcp.arguments import page_of
 from tollbar.mcp.schemas import Schema
+
+TIME_LIMIT_S: Final = 30.0
 
 Arguments = dict[str, Any]
 Handler = Callable[["ToolDeps", AsyncSession, Principal, Arguments], Awaitable[dict[str, Any]]]
@@ -36,6 +39,8 @@ class ToolDeps:
 
     database: Database
     jobs: JobsContext
+    time_limit_s: float = TIME_LIMIT_S
+    """A call that takes longer is refused as `SERVICE_UNAVAILABLE`: clients give up in silence at 60 s."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,9 @@ async def _datasets_list(_: ToolDeps, session: AsyncSession, actor: Principal, g
 
 
 async def _dataset_get(_: ToolDeps, session: AsyncSession, actor: Principal, given: Arguments) -> dict[str, Any]:
-    name, label = given["name"], given.get("version") or given.get("revision")
+    name, label = given["name"], given.get("version", given.get("revision"))
+    if "version" in given and "revision" in given:
+        raise InvalidRequest([{"path": "revision", "problem": "cannot stand beside version"}])
     page = _page(given, actor, "dataset", name=name, version=label)
     if label is None:
         whole = await datasets.get(session, actor, name)
@@ -83,8 +90,8 @@ async def _job_status(deps: ToolDeps, session: AsyncSession, actor: Principal, g
 
 
 async def _job_result(deps: ToolDeps, session: AsyncSession, actor: Principal, given: Arguments) -> dict[str, Any]:
-    names = {"limit": given.get("trials_limit", 50), "cursor": given.get("trials_cursor")}
-    page = _page(names, actor, "result", job=given["job_id"])
+    scope = {"route": "result", "project": actor.project_id, "job": given["job_id"]}
+    page = page_of(given, scope, prefix="trials_", default=50)
     return await jobs.result(session, deps.jobs, actor, given["job_id"], page)
 
 
@@ -97,11 +104,7 @@ async def _trial_result(_: ToolDeps, session: AsyncSession, actor: Principal, gi
 
 
 def _page(given: Arguments, actor: Principal, route: str, **filters: Any) -> PageRequest:
-    cursor = given.get("cursor")
-    if cursor is not None and not isinstance(cursor, str):
-        raise InvalidRequest([{"path": "cursor", "problem": "must be text"}])
-    scope = {"route": route, "project": actor.project_id, **filters}
-    return page_request(given.get("limit"), cursor, scope=scope)
+    return page_of(given, {"route": route, "project": actor.project_id, **filters})
 
 
 TOOLS: Final = (

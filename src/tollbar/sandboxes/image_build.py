@@ -100,6 +100,8 @@ def _read(folder: Path) -> tuple[Context, Dockerfile]:
         data = context.read(_DOCKERFILE, MAX_BYTES + 1)
     except SourceFault as fault:
         raise EnvironmentRefused("key", f"The build context {fault}.") from None
+    except (FileNotFoundError, NotADirectoryError):
+        raise EnvironmentRefused("key", f"The task has no folder {folder.name}.") from None
     if data is None:
         raise EnvironmentRefused("key", f"The environment folder has no {_DOCKERFILE}.")
     return context, parse(data)
@@ -108,7 +110,7 @@ def _read(folder: Path) -> tuple[Context, Dockerfile]:
 def _refuse_run(plan: Dockerfile) -> None:
     for step in plan.steps:
         if isinstance(step, Run):
-            refuse(step.line, "RUN is not executed by this version; the docker backend does")
+            refuse(step.line, "RUN is not executed here; the docker backend executes it")
 
 
 def _digest(key: str, env: Mapping[str, str], workdir: str) -> str:
@@ -245,7 +247,7 @@ class _Building:
 
     async def _run(self, step: Run) -> None:
         if self.run is None:
-            refuse(step.line, "RUN is not executed by this version; the docker backend does")
+            refuse(step.line, "RUN is not executed here; the docker backend executes it")
         self._count(step)
         command = step.command if isinstance(step.command, str) else list(step.command)
         self.key = self._next_key("RUN", command, network=self.run.network)

@@ -123,18 +123,19 @@ class _Sealing:
 
     def entries(self, wanted: Sequence[Declared]) -> list[ManifestEntry]:
         """Returns what became of each entry; of two whose places overlap the first is taken."""
-        taken: list[Declared] = []
+        taken: list[tuple[Declared, ManifestEntry]] = []
         entries: list[ManifestEntry] = []
         for entry in wanted:
+            cover = next((sealed for other, sealed in taken if other.covers(entry)), None)
             if entry.destination and not is_member_name(entry.destination):
                 entries.append(self._refused(entry, Reason.BAD_NAME))
-            elif any(other.covers(entry) for other in taken):
-                entries.append(self._covered(entry))
-            elif any(other.overlaps(entry) for other in taken):
-                entries.append(self._ended(entry, Status.SKIPPED))
+            elif cover is not None:
+                entries.append(self._covered(entry, cover))
+            elif any(other.overlaps(entry) for other, _ in taken):
+                entries.append(_ended(entry, Status.SKIPPED))
             else:
-                taken.append(entry)
                 entries.append(self._entry(entry))
+                taken.append((entry, entries[-1]))
         return entries
 
     def _entry(self, entry: Declared) -> ManifestEntry:
@@ -143,12 +144,12 @@ class _Sealing:
         with locate(self._layers, entry.source) as found:
             member = found.through or found.member
             if member is None:
-                return self._ended(entry, Status.MISSING)
+                return _ended(entry, Status.MISSING, self._in_image(entry))
             if member.kind is Kind.FILE:
                 sealed = self.file(member, entry.destination)
                 if isinstance(sealed, Reason):
                     return self._refused(entry, sealed)
-                return self._ended(entry, Status.OK, Kind.FILE, (sealed,))
+                return _ended(entry, Status.OK, Kind.FILE, (sealed,))
             if member.kind is not Kind.FOLDER:
                 return self._refused(entry, _outward(member) if member.kind is Kind.LINK else Reason.NOT_A_FILE)
         return self._folder(entry)
@@ -157,35 +158,28 @@ class _Sealing:
         before = len(self.refusals)
         members = tuple(_FolderWalk(self, entry).members())
         status = Status.OK if members else Status.EMPTY
-        return self._ended(entry, Status.REFUSED if len(self.refusals) > before else status, Kind.FOLDER, members)
+        return _ended(entry, Status.REFUSED if len(self.refusals) > before else status, Kind.FOLDER, members)
 
-    def _covered(self, entry: Declared) -> ManifestEntry:
-        """Returns an entry whose members stand in an earlier one: only whether something is there."""
-        if not entry.source:
-            return self._ended(entry, Status.OK, Kind.FOLDER)
-        with locate(self._layers, entry.source) as found:
-            member = found.member
-            if member is None and found.through is None:
-                return self._ended(entry, Status.MISSING)
-            kind = member.kind if member is not None and member.kind in {Kind.FILE, Kind.FOLDER} else None
-        place = shown(entry.destination)
-        if any(refusal.name == place or refusal.name.startswith(f"{place}/") for refusal in self.refusals):
-            return self._ended(entry, Status.REFUSED, kind or self._in_image(entry))
-        if kind is Kind.FOLDER:
-            with open_folder_at(self._layers, entry.source) as folder:
-                return self._ended(entry, Status.OK if folder.members(1) else Status.EMPTY, kind)
-        return self._ended(entry, Status.OK, kind)
+    def _covered(self, entry: Declared, cover: ManifestEntry) -> ManifestEntry:
+        """Returns an entry that an earlier one took to the same place; its members stand there."""
+        place = entry.destination
+        if place == cover.destination:
+            return _ended(entry, cover.status, cover.kind)
+        kind = next((member.kind for member in cover.members if member.path == place), None)
+        if kind is None:
+            with locate(self._layers, entry.source) as found:
+                missing = found.member is None and found.through is None
+            return _ended(entry, Status.MISSING if missing else Status.REFUSED, self._in_image(entry))
+        if kind != Kind.FOLDER:
+            return _ended(entry, Status.OK, Kind(kind))
+        if any(refusal.name.startswith(f"{place}/") for refusal in self.refusals):
+            return _ended(entry, Status.REFUSED, Kind.FOLDER)
+        full = any(member.path.startswith(f"{place}/") for member in cover.members)
+        return _ended(entry, Status.OK if full else Status.EMPTY, Kind.FOLDER)
 
     def _refused(self, entry: Declared, reason: Reason) -> ManifestEntry:
         self.refuse(entry.destination or entry.path, reason)
-        return self._ended(entry, Status.REFUSED)
-
-    def _ended(
-        self, entry: Declared, status: Status, kind: Kind | None = None, members: tuple[SealedFile, ...] = ()
-    ) -> ManifestEntry:
-        if kind is None and status is not Status.SKIPPED:
-            kind = self._in_image(entry)
-        return ManifestEntry(entry.path, entry.destination, status, kind, members, entry.exclude)
+        return _ended(entry, Status.REFUSED, self._in_image(entry))
 
     def _in_image(self, entry: Declared) -> Kind | None:
         """Returns what the image has at the entry's path: a verifier of that image must not see it again."""
@@ -205,8 +199,8 @@ class _Sealing:
         return self._members_left >= 0
 
     @property
-    def room(self) -> int:
-        """How many members may still come."""
+    def members_left(self) -> int:
+        """Returns how many members may still come."""
         return max(self._members_left, 0)
 
     @property
@@ -277,7 +271,7 @@ class _FolderWalk:
 
         folders: list[Parts] = []
         with open_folder_at(sealing.layers, (*self._entry.source, *below)) as folder:
-            for member in folder.members(sealing.room + 1, wanted):
+            for member in folder.members(sealing.members_left + 1, wanted):
                 if not sealing.take_member():
                     sealing.refuse(self._entry.destination or self._entry.path, Reason.TOO_MANY)
                     self._full = True
@@ -320,6 +314,12 @@ class _FolderWalk:
                 self._sealing.refuse(place, Reason.LINK_ESCAPES)
             else:
                 self._kept.append(SealedFile(place, Kind.LINK, 0, LINK_MODE, target=target))
+
+
+def _ended(
+    entry: Declared, status: Status, kind: Kind | None = None, members: tuple[SealedFile, ...] = ()
+) -> ManifestEntry:
+    return ManifestEntry(entry.path, entry.destination, status, kind, members, entry.exclude)
 
 
 def _outward(link: Member) -> Reason:

@@ -23,8 +23,9 @@
 ```
 
 `source` is the absolute path in the sandbox, `destination` its place among the artifacts, and every member's `path`
-is its place, too: the destination itself for a file, below it for what lies in a folder. `kind` is `file` or
-`directory`; for an entry that is missing or no file it says what the image has at that path, null for nothing.
+is its place, too: the destination itself for a file, below it for what lies in a folder. What an earlier entry took to
+the same place has no members of its own. `kind` is `file`, `directory` or (in an earlier entry's folder) `link`; for
+an entry that is missing or was refused as a whole it says what the image has at that path, null for nothing.
 `mode` is 420 (0644) or 493 (0755). Entries stand as they were declared, members by the bytes of their path, refusals
 by name.
 """

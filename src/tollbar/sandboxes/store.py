@@ -53,7 +53,8 @@ async def page(session: AsyncSession, page: PageRequest) -> list[RunnerRevisionR
     """Returns public revisions by name and revision, one row more than the page."""
     row = RunnerRevisionRow
     query = select(row).where(row.visibility == "public")
-    if page.after is not None:
-        query = query.where(tuple_(row.namespace, row.name, row.revision) > tuple_(*page.after))
+    start = page.start(str, str, str)
+    if start is not None:
+        query = query.where(tuple_(row.namespace, row.name, row.revision) > tuple_(*start))
     query = query.order_by(row.namespace, row.name, row.revision).limit(page.limit + 1)
     return list(await session.scalars(query))
