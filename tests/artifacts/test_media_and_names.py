@@ -3,7 +3,7 @@
 import pytest
 
 from tollbar.artifacts.media import HEAD_BYTES, is_text, media_type
-from tollbar.artifacts.names import is_artifact_name
+from tollbar.kit.text import is_portable_path
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_a_long_json_document_is_told_by_how_it_begins():
     "name", ["a", "a/b.txt", "logs/é ☃", "..a", "a..", "a/C:x", "-x", " ", "a//b".replace("//", "/")]
 )
 def test_a_relative_posix_path_may_be_listed(name):
-    assert is_artifact_name(name)
+    assert is_portable_path(name)
 
 
 @pytest.mark.parametrize(
@@ -79,4 +79,4 @@ def test_a_relative_posix_path_may_be_listed(name):
     ],
 )
 def test_a_name_that_a_client_could_not_write_is_never_listed(name):
-    assert not is_artifact_name(name)
+    assert not is_portable_path(name)

@@ -15,7 +15,7 @@ WEIGHTS: Final = '[metadata.tollbar.weights]\nc = "3"\ns = "1"'
 
 
 def txt(octal: str) -> str:
-    return f"printf '{octal}' > {LOGS}/reward.txt"
+    return f"printf -- '{octal}' > {LOGS}/reward.txt"
 
 
 def as_json(octal: str) -> str:
@@ -63,14 +63,14 @@ REFUSED: Final = {
     "white-space": (txt(r" \n\t "), "REWARD_MISSING", "empty"),
     "white-space-json": (as_json(r" \n\t "), "REWARD_MISSING", "empty"),
     "no-file": (":", "REWARD_MISSING", "absent"),
-    "link": (f"echo 1 > /tmp/r; ln -s /tmp/r {LOGS}/reward.txt", "REWARD_MISSING", "absent"),
-    "fifo": (f"mkfifo {LOGS}/reward.txt {LOGS}/reward.json", "REWARD_MISSING", "absent"),
+    "link": (f"echo 1 > /tmp/r; ln -s /tmp/r {LOGS}/reward.txt; test -L {LOGS}/reward.txt", "REWARD_MISSING", "absent"),
+    "fifo": (f"mkfifo {LOGS}/reward.txt {LOGS}/reward.json; test -p {LOGS}/reward.txt", "REWARD_MISSING", "absent"),
     "socket": (
         f"python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"{LOGS}/reward.txt\")'",
         "REWARD_MISSING",
         "absent",
     ),
-    "device": (f"mknod {LOGS}/reward.txt c 1 5; mknod {LOGS}/reward.json c 0 0", "REWARD_MISSING", "absent"),
+    "device": (f"mknod {LOGS}/reward.txt c 1 5; mknod {LOGS}/reward.json c 0 0; :", "REWARD_MISSING", "absent"),
     "boolean": (as_json('{"reward": true}'), "REWARD_INVALID", "not_a_number"),
     "duplicate": (as_json('{"reward": 0, "reward": 1}'), "REWARD_INVALID", "duplicate_key"),
     "no-keys": (as_json("{}"), "REWARD_INVALID", "no_keys"),
@@ -162,6 +162,7 @@ def test_what_is_no_reward_is_a_reason_with_its_word_and_never_a_number(ended: E
     trial = ended.trials[name]
     assert (trial["status"], trial["reward"], trial["pass"]) == ("failed", None, None)
     assert (trial["reason"], trial["reason_detail"]) == REFUSED[name][1:]
+    assert trial["verifier"]["exit_code"] == (75 if name == "unavailable" else 0), "the script could do what it says"
 
 
 @pytest.mark.requirement("G-EVAL-18.8", "G-EVAL-18.9")

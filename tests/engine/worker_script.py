@@ -73,7 +73,11 @@ def hand_over() -> HandOver:
 
 
 async def main(options: dict[str, Any]) -> int:
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    # Plain lines: the default ones draw tracebacks for seconds, in which the loop stands still.
+    structlog.configure(
+        processors=[structlog.processors.format_exc_info, structlog.processors.JSONRenderer()],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
     database = open_database(options["url"], pool_size=3)
     ours = open_database(options["url"], pool_size=5)
     executor_id = options["executor_id"]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tollbar.kit import ids, jsonio, text
 from tollbar.kit.errors import InvalidCursor, InvalidLimit, MalformedJson
@@ -70,18 +68,16 @@ def test_control_characters_and_direction_marks_are_shown_escaped() -> None:
     assert text.printable("a\x1b[31m\u202eb\x9b\r\tc\n") == "a\\x1b[31m\\u202eb\\x9b\\x0d\tc\n"
 
 
-@given(st.text(alphabet="a\u00e9\u20ac\U0001f600", max_size=40), st.integers(min_value=4, max_value=9))
-def test_windows_rebuild_a_text_whatever_their_size(whole: str, size: int) -> None:
-    data, parts, offset = whole.encode(), [], 0
-    while offset < len(data):
-        chunk = data[offset : offset + size]
-        found = text.window(chunk, at_end=offset + len(chunk) == len(data))
-        assert found.replaced == 0
-        parts.append(found.text)
-        offset += found.size
-    assert "".join(parts) == whole
+def test_a_cursor_with_a_position_of_another_form_is_refused() -> None:
+    cursor = page_request(1, None, scope=SCOPE).page([1, 2], lambda row: [row]).next_cursor
+    page = page_request(1, cursor, scope=SCOPE)
+    assert page.start(int) == (1,)
+    for types in ((str,), (int, int), ()):
+        with pytest.raises(InvalidCursor):
+            page.start(*types)
 
 
-def test_bytes_that_are_no_text_are_replaced_and_counted() -> None:
-    found = text.window(b"ok\xff\xfe!", at_end=True)
-    assert (found.text, found.size, found.replaced) == ("ok\ufffd\ufffd!", 5, 2)
+@pytest.mark.parametrize("value", ["a\0b", {"a": ["ok", "\ud800"]}, {"\0": 1}])
+def test_text_that_no_database_takes_is_found_wherever_it_stands(value: object) -> None:
+    assert text.unstorable(value) is not None
+    assert text.unstorable({"a": ["\u00e9", 1, None]}) is None

@@ -13,13 +13,13 @@ from tollbar.artifacts import store
 from tollbar.artifacts.blobs import BlobStore
 from tollbar.artifacts.errors import ArtifactNotFound, ArtifactNotReady, BlobMissing, invalid_window
 from tollbar.artifacts.media import HEAD_BYTES, is_text, media_type
-from tollbar.artifacts.names import is_artifact_name
 from tollbar.artifacts.schemas import ArtifactState, NewArtifact, UploadState, artifact_object
 from tollbar.artifacts.tables import ArtifactRow
 from tollbar.artifacts.windows import MARGIN, cut
 from tollbar.kit.clock import Clock
 from tollbar.kit.ids import is_id, new_id
 from tollbar.kit.paging import Page, PageRequest, page_request
+from tollbar.kit.text import is_portable_path
 
 DEFAULT_WINDOW: Final = 16_384
 MAX_WINDOW: Final = 32_768
@@ -48,7 +48,7 @@ async def record(
         await store.drop_older_tries(session, trial_id, try_no)
     named = {item.name: item for item in reversed(items)}
     for name in named:
-        if not is_artifact_name(name):
+        if not is_portable_path(name):
             msg = f"{name!r} cannot be the name of an artifact"
             raise ValueError(msg)
     types = await _media_types(blobs, list(named.values()))

@@ -78,7 +78,7 @@ class Configuration:
 
 
 def resolve(options: Mapping[str, str], places: Places) -> Configuration:
-    """Returns the configuration of a command that needs a server; raises `BadConfiguration`, `NoKey`, `UnusableSetting`.
+    """Returns what a command that needs a server uses; raises `BadConfiguration`, `NoKey`, `UnusableSetting`.
 
     The local server gives its URL when nothing else does, and its key to no other URL.
     """

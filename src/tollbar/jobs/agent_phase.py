@@ -184,6 +184,7 @@ async def _seal(
                 trial_id=found.trial.id,
                 project_id=found.job.project_id,
                 try_no=found.try_no,
+                replaces_older=True,
             )
         await store.note_trial(
             session,

@@ -158,7 +158,7 @@ async def _fresh(
             env=environment.env,
             limits=environment.limits,
             inputs=tuple(inputs),
-            directories=(environment.workdir, "/logs/verifier"),
+            directories=(environment.workdir, "/logs/artifacts", "/logs/verifier"),
         )
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from collections import defaultdict
 from collections.abc import Mapping
@@ -62,7 +63,10 @@ class TaskCache:
         """Returns a layer that holds the task's folder `source` at the absolute path `target`."""
 
         def fill(layer: Path) -> None:
-            shutil.copytree(local.folder / source, layer / target.lstrip("/"), symlinks=True)
+            place = layer / target.lstrip("/")
+            shutil.copytree(local.folder / source, place, symlinks=True)
+            # Nothing of lower layers shows through: what an agent left at that path is no part of the input.
+            os.setxattr(place, "user.overlay.opaque", b"y")
 
         return await self.provider.layer(f"input:{local.key}:{source}:{target}", fill)
 

@@ -1,11 +1,13 @@
-"""Untrusted text: made safe for a terminal, and cut into bounded windows that never split a character."""
+"""Untrusted text: made safe for a terminal, checked for what a database takes, and names that any disk takes."""
 
 from __future__ import annotations
 
+import re
 import unicodedata
-from dataclasses import dataclass
 from typing import Any, Final
 
+_DRIVE: Final = re.compile(r"[A-Za-z]:")
+_MAX_PATH_BYTES: Final = 4095
 _KEEP: Final = frozenset("\n\t")
 _BIDI: Final = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
@@ -19,6 +21,29 @@ def _shown(char: str) -> str:
     if char in _KEEP or not (char in _BIDI or unicodedata.category(char) in {"Cc", "Cs", "Zl", "Zp"}):
         return char
     return f"\\x{ord(char):02x}" if ord(char) < 0x100 else f"\\u{ord(char):04x}"
+
+
+def is_plain_text(text: str) -> bool:
+    """Says whether `text` is UTF-8 without backslashes and control characters."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\\" not in text and not any(unicodedata.category(char) == "Cc" for char in text)
+
+
+def is_portable_path(name: str) -> bool:
+    """Says whether `name` is a relative POSIX path that every client can write to its own disk.
+
+    No backslash, control character, empty, `.` or `..` part, no drive-like start, at most 4,095 bytes. A client
+    checks all names before it writes anything, so one bad name in a listing would spoil a whole download.
+    """
+    return (
+        is_plain_text(name)
+        and _DRIVE.match(name) is None
+        and len(name.encode()) <= _MAX_PATH_BYTES
+        and all(part not in {"", ".", ".."} for part in name.split("/"))
+    )
 
 
 def is_storable(text: str) -> bool:
@@ -44,38 +69,3 @@ def unstorable(value: Any, path: str = "") -> str | None:
             if found is not None:
                 return found
     return None
-
-
-@dataclass(frozen=True)
-class Window:
-    """A part of a text file: `text` covers `size` bytes from the asked offset; `replaced` bytes were no UTF-8."""
-
-    text: str
-    size: int
-    replaced: int
-
-
-def window(data: bytes, *, at_end: bool) -> Window:
-    """Decodes bytes read from a file and leaves an unfinished last character to the next window.
-
-    `at_end` says that no bytes follow. Bytes that are no UTF-8 become U+FFFD and are counted.
-    """
-    cut = len(data) if at_end else len(data) - _unfinished(data)
-    cut = cut or len(data)
-    part = data[:cut]
-    try:
-        return Window(part.decode("utf-8"), cut, 0)
-    except UnicodeDecodeError:
-        text = part.decode("utf-8", errors="replace")
-        return Window(text, cut, cut - sum(len(char.encode()) for char in text if char != "\ufffd"))
-
-
-def _unfinished(data: bytes) -> int:
-    """Returns how many bytes at the end begin a character that is not complete (0 to 3)."""
-    for back in range(1, min(4, len(data)) + 1):
-        byte = data[-back]
-        if byte & 0b1100_0000 == 0b1000_0000:
-            continue
-        width = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
-        return back if width > back else 0
-    return 0

@@ -46,15 +46,15 @@ def checked(schema: Schema, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _problem(name: str, schema: Schema, value: Any) -> str | None:
-    if schema["type"] == "string" and not isinstance(value, str) and name not in _OWN_CODE:
+    if name in _OWN_CODE or schema["type"] == "integer":
+        return None
+    if schema["type"] == "string" and not isinstance(value, str):
         return "must be text"
     if _depth(value) > _MAX_DEPTH:
         return f"is nested more than {_MAX_DEPTH} levels deep"
     if unstorable(value) is not None:
         return "holds a character that no text can have"
-    if name != "max_cost_usd" and not _finite(value):
-        return "holds a number that is not finite"
-    return None
+    return None if _finite(value) else "holds a number that is not finite"
 
 
 def _depth(value: Any) -> int:

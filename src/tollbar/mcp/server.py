@@ -18,8 +18,8 @@ from starlette.types import Scope
 
 import tollbar
 from tollbar.access.principal import Principal
-from tollbar.kit.errors import InternalError, InvalidRequest, NotFound, TollbarError
-from tollbar.kit.text import unstorable
+from tollbar.kit.errors import InternalError, NotFound, ServiceUnavailable, TollbarError
+from tollbar.mcp.arguments import checked
 from tollbar.mcp.results import failure, success
 from tollbar.mcp.tools import TOOLS, ToolDeps, ToolSpec
 

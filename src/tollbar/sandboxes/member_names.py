@@ -1,32 +1,8 @@
-"""Names of sealed members: relative POSIX paths that every client can write to its own disk."""
+"""How a refused name is listed: as text, whatever bytes it was made of."""
 
 from __future__ import annotations
 
-import re
 import unicodedata
-from typing import Final
-
-_DRIVE: Final = re.compile(r"[A-Za-z]:")
-_MAX_BYTES: Final = 4095
-
-
-def is_member_name(name: str) -> bool:
-    """Says whether `name` may stand in a listing: no backslash, control character, empty, `.` or `..` part, drive."""
-    return (
-        is_plain_text(name)
-        and _DRIVE.match(name) is None
-        and len(name.encode()) <= _MAX_BYTES
-        and all(part not in {"", ".", ".."} for part in name.split("/"))
-    )
-
-
-def is_plain_text(text: str) -> bool:
-    """Says whether `text` is UTF-8 without backslashes and control characters."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return "\\" not in text and not any(unicodedata.category(char) == "Cc" for char in text)
 
 
 def shown(name: str) -> str:

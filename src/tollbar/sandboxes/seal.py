@@ -14,10 +14,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from tollbar.kit.text import is_plain_text, is_portable_path
 from tollbar.sandboxes.errors import SandboxLost
 from tollbar.sandboxes.interface import ArtifactPath, Refusal, Seal, SealedFile, SealLimits, StoreFile
 from tollbar.sandboxes.links import LinkFault, resolve
-from tollbar.sandboxes.member_names import is_member_name, is_plain_text, shown
+from tollbar.sandboxes.member_names import shown
 from tollbar.sandboxes.overlay_walk import Kind, Member, components_of, locate, open_folder_at
 from tollbar.sandboxes.seal_entries import Declared, declared, excluder
 from tollbar.sandboxes.seal_manifest import (
@@ -127,7 +128,7 @@ class _Sealing:
         entries: list[ManifestEntry] = []
         for entry in wanted:
             cover = next((sealed for other, sealed in taken if other.covers(entry)), None)
-            if entry.destination and not is_member_name(entry.destination):
+            if entry.destination and not is_portable_path(entry.destination):
                 entries.append(self._refused(entry, Reason.BAD_NAME))
             elif cover is not None:
                 entries.append(self._covered(entry, cover))
@@ -284,7 +285,7 @@ class _FolderWalk:
     def _take(self, member: Member, path: Parts) -> bool:
         """Takes one member; says whether it is a folder to be walked."""
         place = self._entry.place(path)
-        if not is_member_name(place):
+        if not is_portable_path(place):
             self._sealing.refuse(place, Reason.BAD_NAME)
         elif member.kind is Kind.LINK:
             self._links[path] = member.target()

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
+from tollbar.kit.text import is_portable_path
 from tollbar.sandboxes.interface import SealedFile
 from tollbar.sandboxes.links import LinkFault, resolve
-from tollbar.sandboxes.member_names import is_member_name
 from tollbar.sandboxes.overlay_walk import Kind, components_of
 from tollbar.sandboxes.seal_manifest import FOLDER_MODE, PLAIN_MODE, PROGRAM_MODE, ManifestEntry, SealManifest, Status
 from tollbar.sandboxes.upper import OPAQUE
@@ -170,7 +170,7 @@ def _path(entry: ManifestEntry, member: SealedFile) -> Parts:
     if entry.kind is Kind.FILE and member.path == entry.destination and member.kind == Kind.FILE and source:
         return source
     start = f"{entry.destination}/" if entry.destination else ""
-    if entry.kind is not Kind.FOLDER or not member.path.startswith(start) or not is_member_name(member.path):
+    if entry.kind is not Kind.FOLDER or not member.path.startswith(start) or not is_portable_path(member.path):
         msg = f"the member {member.path!r} does not belong to its entry"
         raise ValueError(msg)
     return (*source, *member.path[len(start) :].split("/"))
