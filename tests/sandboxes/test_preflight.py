@@ -175,17 +175,23 @@ async def test_a_closed_data_directory_gets_a_stand_in_that_tenants_can_pass(rea
 
 
 @as_root
-async def test_the_stand_in_of_a_data_directory_that_is_gone_is_removed(ready, tmp_path, open_folder):
+async def test_the_stand_in_of_a_data_directory_that_is_gone_is_removed_once_nobody_holds_it(
+    ready, tmp_path, open_folder
+):
     public = open_folder / "public"
     (tmp_path / "first").mkdir()
-    await BwrapProvider(tmp_path / "first", host="here", public_root=public).preflight()
     (tmp_path / "second").mkdir()
-    await BwrapProvider(tmp_path / "second", host="here", public_root=public).preflight()
+    first = BwrapProvider(tmp_path / "first" / "sandboxes", host="here", public_root=public)
+    assert await first.preflight() == []
+    await BwrapProvider(tmp_path / "second" / "sandboxes", host="here", public_root=public).preflight()
     assert len(list(public.iterdir())) == 2
     shutil.rmtree(tmp_path / "first")
-    await BwrapProvider(tmp_path / "second", host="here", public_root=public).preflight()
+    await BwrapProvider(tmp_path / "second" / "sandboxes", host="here", public_root=public).preflight()
+    assert len(list(public.iterdir())) == 2, "the first server still runs in its own"
+    os.close(first._ground.places.held)
+    await BwrapProvider(tmp_path / "second" / "sandboxes", host="here", public_root=public).preflight()
     [left] = public.iterdir()
-    assert (left / "for").read_text() == str(tmp_path / "second")
+    assert (left / "for").read_text() == str(tmp_path / "second" / "sandboxes")
 
 
 @as_root

@@ -28,6 +28,7 @@ from tollbar.db.errors import EmbeddedDatabaseFailed
 from tollbar.db.session import Database, open_database
 from tollbar.engine.dbos_engine import DbosEngine
 from tollbar.engine.liveness import Intervals, Worker, capacity
+from tollbar.engine.locks import Lock, under_lock
 from tollbar.engine.loops import Loop
 from tollbar.engine.migrate import migrate as migrate_engine
 from tollbar.engine.process import WorkerProcess
@@ -185,7 +186,7 @@ async def _start_worker(
         return await capacity(session, provider.name)
 
     pump = Pump(database, engine, held_by_all, trial_queue)
-    loops = _loops(recovery, pump, provider, clock)
+    loops = _loops(database, recovery, pump, provider, clock)
     tools = TrialTools(
         database=database,
         engine=engine,
@@ -199,7 +200,7 @@ async def _start_worker(
         kick_pump=loops[0].kick,
     )
     flows.register(engine, tools)
-    beats = open_database(database.url, pool_size=4)
+    beats = open_database(database.url, pool_size=5)
     stack.push_async_callback(beats.close)
     worker = Worker(
         database=beats,
@@ -224,7 +225,7 @@ async def _start_worker(
     return _Work(engine, None if problems else provider.capabilities(), ended)
 
 
-def _loops(recovery: Recovery, pump: Pump, provider: BwrapProvider, clock: Clock) -> list[Loop]:
+def _loops(database: Database, recovery: Recovery, pump: Pump, provider: BwrapProvider, clock: Clock) -> list[Loop]:
     """Returns the periodic work of the layers above the engine; the pump comes first."""
 
     async def reap() -> None:
@@ -232,7 +233,7 @@ def _loops(recovery: Recovery, pump: Pump, provider: BwrapProvider, clock: Clock
 
     return [
         Loop("pump", _PUMP_S, pump.run_once, clock=clock),
-        Loop("reconciler", _RECONCILE_S, recovery.reconcile, clock=clock),
+        Loop("reconciler", _RECONCILE_S, under_lock(database, Lock.RECONCILER, recovery.reconcile), clock=clock),
         Loop("sandboxes", _REAP_SANDBOXES_S, reap, clock=clock),
     ]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import sys
 import webbrowser
@@ -49,14 +50,18 @@ def up(
         print(f"error: {error}", file=sys.stderr)
         return 2
     try:
-        return asyncio.run(
+        code = asyncio.run(
             _run(settings, explicit_port=port is not None, browser=browser and not json_, demo=demo, as_json=json_)
         )
     except (TollbarError, PortTaken) as error:
-        return _refused(error, as_json=json_)
+        code = _refused(error, as_json=json_)
     except DeclaredDead:
         print("error: the other workers gave this one up and have its work; start it again", file=sys.stderr)
-        return EXIT_DECLARED_DEAD
+        code = EXIT_DECLARED_DEAD
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Threads of the engine library can wait for a lost database for ever; nothing of ours is left to do.
+    os._exit(code)
 
 
 def _refused(error: TollbarError | PortTaken, *, as_json: bool) -> int:

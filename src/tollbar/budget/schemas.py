@@ -81,6 +81,8 @@ class Lease:
     worker_id: str
     rate_pusd: int
     seconds: int
+    starts_in_s: float = 0.0
+    """How far ahead of its time it is reserved: a renewal begins when the slice before it ends."""
 
     @property
     def worst_pusd(self) -> int:
@@ -89,7 +91,7 @@ class Lease:
 
 @dataclass(frozen=True)
 class Reserved:
-    """The lease holds; the sandbox may run until `expires_at` (the database's clock)."""
+    """The lease holds; it is prepaid until `expires_at` (the database's clock)."""
 
     expires_at: datetime
 
@@ -123,6 +125,9 @@ class BudgetView:
     verifier_pusd: int
     state: BudgetState
     stopped_by: str | None
+    """The call or lease that did not fit."""
+    stopped_subject: str | None
+    """Whose it was: `trial:<id>:<try_no>`."""
     stopped_scope: str | None
     stopped_worst_pusd: int | None
 
@@ -133,17 +138,21 @@ class BudgetView:
     def budget_object(self) -> dict[str, object]:
         """Returns the `budget` member of a Job: cap, spent and reserved (never above the cap together), state."""
         left = None if self.cap_pusd is None else max(0, self.cap_pusd - self.spent_pusd - self.reserved_pusd)
-        stopped = None
-        if self.stopped_by is not None:
-            stopped = {"call": self.stopped_by, "worst_usd": format_usd(self.stopped_worst_pusd or 0)}
         return {
             "max_cost_usd": None if self.cap_pusd is None else format_usd(self.cap_pusd),
             "spent_usd": format_usd(self.spent_pusd),
             "reserved_usd": format_usd(self.reserved_pusd),
             "remaining_usd": None if left is None else format_usd(left),
             "state": self.state.value,
-            "stopped_by": stopped,
+            "stopped_by": self._stopped_by(),
         }
+
+    def _stopped_by(self) -> dict[str, str] | None:
+        if self.stopped_by is None:
+            return None
+        kind, _, rest = (self.stopped_subject or "").partition(":")
+        trial = {"trial_id": rest.partition(":")[0]} if kind == "trial" else {}
+        return {"call": self.stopped_by, **trial, "worst_usd": format_usd(self.stopped_worst_pusd or 0)}
 
     def cost_object(self) -> dict[str, object]:
         """Returns the `cost` member of a Job: total and its parts by whose spending it was."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -61,29 +62,44 @@ async def settle_lease(session: AsyncSession, lease_id: str, cost_pusd: int) -> 
     return await _end(session, lease_id, CallState.SETTLED, "used", cost_pusd)
 
 
+async def release_lease(session: AsyncSession, lease_id: str) -> bool:
+    """Gives back a lease whose sandbox never stood, at no cost; False when it had ended before."""
+    return await _end(session, lease_id, CallState.RELEASED, "unused", 0)
+
+
 async def write_off(session: AsyncSession, *, subjects: Sequence[str] = (), workers: Sequence[str] = ()) -> int:
     """Settles open calls of lost tries or dead workers at their worst case: a loss is never counted as zero.
 
-    Returns how many were written off; the rest had been ended by somebody else.
+    Returns how many were ended; the rest had been ended by somebody else.
     """
     if not subjects and not workers:
         return 0
-    done = 0
-    for call in await store.open_calls(session, subjects=subjects, workers=workers):
-        done += await _end(session, call.id, CallState.WRITTEN_OFF, "crash", call.worst_pusd)
-    return done
+    return await _write_off(session, await store.open_calls(session, subjects=subjects, workers=workers), "crash")
 
 
 async def write_off_expired(session: AsyncSession, limit: int = 100) -> int:
     """Writes off calls whose lease ended more than a minute ago without a word from their worker."""
+    return await _write_off(session, await store.expired_calls(session, limit), "expired")
+
+
+async def _write_off(session: AsyncSession, calls: Sequence[Any], outcome: str) -> int:
+    """Ends calls that nobody will end; what was reserved and never sent costs nothing."""
+    # All budgets at once, in the one order that everybody keeps: call by call, two of these could wait for each other.
+    await store.lock(session, sorted({budget_id for call in calls for budget_id in call.budget_ids}))
     done = 0
-    for call in await store.expired_calls(session, limit):
-        done += await _end(session, call.id, CallState.WRITTEN_OFF, "expired", call.worst_pusd)
+    for call in calls:
+        sent = call.state == CallState.SENT
+        to, cost_pusd = (CallState.WRITTEN_OFF, call.worst_pusd) if sent else (CallState.RELEASED, 0)
+        done += await _apply(session, call.id, to, outcome, cost_pusd)
     return done
 
 
 async def _end(session: AsyncSession, call_id: str, to: CallState, outcome: str, cost_pusd: int) -> bool:
     await store.lock(session, await store.chain_of(session, call_id))
+    return await _apply(session, call_id, to, outcome, cost_pusd)
+
+
+async def _apply(session: AsyncSession, call_id: str, to: CallState, outcome: str, cost_pusd: int) -> bool:
     ended = await store.end_call(session, call_id, to, outcome, cost_pusd)
     if ended is None:
         return False
@@ -91,14 +107,18 @@ async def _end(session: AsyncSession, call_id: str, to: CallState, outcome: str,
     return True
 
 
-async def stop(session: AsyncSession, reached: Reached, call_id: str) -> bool:
-    """Marks a budget as exceeded; True for the one caller whose refusal did it (it then stops the Job)."""
+async def stop(session: AsyncSession, reached: Reached, refused: Lease) -> bool:
+    """Marks a budget as exceeded and keeps what did not fit; True for the one caller whose refusal did it.
+
+    That one then stops the Job.
+    """
+    await store.add_refused(session, refused)
     return await store.move(
         session,
         reached.budget_id,
         BudgetState.EXCEEDED,
         came_from=BudgetState.OPEN,
-        stopped_by=call_id,
+        stopped_by=refused.id,
         stopped_scope=Level.JOB.value,
         stopped_worst_pusd=reached.worst_pusd,
         stopped_at=text("clock_timestamp()"),
@@ -116,22 +136,28 @@ async def view(session: AsyncSession, budget_id: str) -> BudgetView:
 
 
 async def views(session: AsyncSession, budget_ids: Sequence[str]) -> dict[str, BudgetView]:
-    """Returns budgets by id, in one query."""
+    """Returns budgets by id; the number of queries does not depend on theirs."""
     rows = await store.read(session, budget_ids)
-    return {key: _view(row) for key, row in rows.items()}
+    stoppers = [row.stopped_by for row in rows.values() if row.stopped_by is not None]
+    subjects = await store.subjects_of(session, stoppers) if stoppers else {}
+    return {key: _view(row, subjects) for key, row in rows.items()}
 
 
-async def spent_on_many(session: AsyncSession, subjects: Sequence[str]) -> dict[str, dict[str, int]]:
-    """Returns pUSD spent on each subject over all its tries: `model`, `sandbox`, `verifier`, `total`."""
-    spent = {subject: {"model": 0, "sandbox": 0, "verifier": 0, "total": 0} for subject in subjects}
-    for row in await store.spent_by_subject(session, subjects):
-        parts = spent[row.subject]
+async def spent_on_many(session: AsyncSession, tries: Mapping[str, Sequence[str]]) -> dict[str, dict[str, int]]:
+    """Returns pUSD spent under each name, over the subjects that it stands for (all tries of a Trial).
+
+    Each has `model`, `sandbox`, `verifier` and their sum `total`.
+    """
+    names = {subject: name for name, subjects in tries.items() for subject in subjects}
+    spent = {name: {"model": 0, "sandbox": 0, "verifier": 0, "total": 0} for name in tries}
+    for row in await store.spent_by_subject(session, list(names)):
+        parts = spent[names[row.subject]]
         parts["verifier" if row.purpose == "verifier" else row.kind] += row.pusd
         parts["total"] += row.pusd
     return spent
 
 
-def _view(row: BudgetRow) -> BudgetView:
+def _view(row: BudgetRow, subjects: Mapping[str, str]) -> BudgetView:
     return BudgetView(
         budget_id=row.id,
         cap_pusd=row.cap_pusd,
@@ -142,6 +168,7 @@ def _view(row: BudgetRow) -> BudgetView:
         verifier_pusd=row.verifier_pusd,
         state=BudgetState(row.state),
         stopped_by=row.stopped_by,
+        stopped_subject=subjects.get(row.stopped_by or ""),
         stopped_scope=row.stopped_scope,
         stopped_worst_pusd=row.stopped_worst_pusd,
     )

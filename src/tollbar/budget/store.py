@@ -30,9 +30,20 @@ _INSERT_LEASE = text(
     """
     INSERT INTO ledger_call (id, kind, purpose, budget_ids, subject, worker_id, rate_pusd, worst_pusd, state,
                              sent_at, expires_at)
-    VALUES (:id, 'sandbox', :purpose, :ids, :subject, :worker, :rate, :worst, 'sent', clock_timestamp(),
-            clock_timestamp() + make_interval(secs => :seconds))
+    VALUES (:id, 'sandbox', :purpose, :ids, :subject, :worker, :rate, :worst, 'sent',
+            clock_timestamp() + make_interval(secs => :ahead),
+            clock_timestamp() + make_interval(secs => :ahead + :seconds))
     RETURNING expires_at
+    """
+).bindparams(_IDS)
+
+_INSERT_REFUSED = text(
+    """
+    INSERT INTO ledger_call (id, kind, purpose, budget_ids, subject, worker_id, rate_pusd, worst_pusd, state, outcome,
+                             ended_at, expires_at)
+    VALUES (:id, 'sandbox', :purpose, :ids, :subject, :worker, :rate, :worst, 'refused', 'exceeded',
+            clock_timestamp(), clock_timestamp())
+    ON CONFLICT (id) DO NOTHING
     """
 ).bindparams(_IDS)
 
@@ -40,7 +51,7 @@ _INSERT_LEASE = text(
 _GONE = text(
     """
     SELECT coalesce(sum(least(worst_pusd,
-             rate_pusd * greatest(1, ceil(extract(epoch FROM clock_timestamp() - sent_at)))::bigint)), 0)::bigint
+             rate_pusd * greatest(0, ceil(extract(epoch FROM clock_timestamp() - sent_at)))::bigint)), 0)::bigint
       FROM ledger_call
      WHERE budget_ids @> :ids AND kind = 'sandbox' AND state IN ('reserved', 'sent')
     """
@@ -92,7 +103,17 @@ async def reserve(session: AsyncSession, budget_ids: Sequence[str], worst_pusd: 
 
 async def add_lease(session: AsyncSession, lease: Lease) -> Any:
     """Writes the lease as sent, counted on the database's clock, and returns when it expires."""
-    values = {
+    times = {"seconds": lease.seconds, "ahead": lease.starts_in_s}
+    return await session.scalar(_INSERT_LEASE, _values(lease) | times)
+
+
+async def add_refused(session: AsyncSession, lease: Lease) -> None:
+    """Writes a lease that did not fit, once; it touches no budget."""
+    await session.execute(_INSERT_REFUSED, _values(lease))
+
+
+def _values(lease: Lease) -> dict[str, Any]:
+    return {
         "id": lease.id,
         "purpose": lease.purpose.value,
         "ids": list(lease.chain),
@@ -100,9 +121,7 @@ async def add_lease(session: AsyncSession, lease: Lease) -> Any:
         "worker": lease.worker_id,
         "rate": lease.rate_pusd,
         "worst": lease.worst_pusd,
-        "seconds": lease.seconds,
     }
-    return await session.scalar(_INSERT_LEASE, values)
 
 
 async def surely_gone(session: AsyncSession, budget_id: str) -> int:
@@ -139,20 +158,22 @@ async def apply_end(session: AsyncSession, ended: Row[Any]) -> None:
 
 
 async def open_calls(session: AsyncSession, *, subjects: Sequence[str] = (), workers: Sequence[str] = ()) -> list[Any]:
-    """Returns (id, worst_pusd) of open calls of those subjects or workers; the rows are not locked."""
+    """Returns (id, state, worst_pusd, budget_ids) of open calls of those subjects or workers; no row is locked."""
     calls = LedgerCallRow
     chosen = calls.subject.in_(subjects) if subjects else calls.worker_id.in_(workers)
     found = await session.execute(
-        select(calls.id, calls.worst_pusd).where(chosen, calls.state.in_(_OPEN_CALLS)).order_by(calls.id)
+        select(calls.id, calls.state, calls.worst_pusd, calls.budget_ids)
+        .where(chosen, calls.state.in_(_OPEN_CALLS))
+        .order_by(calls.id)
     )
     return list(found.all())
 
 
 async def expired_calls(session: AsyncSession, limit: int) -> list[Any]:
-    """Returns (id, worst_pusd) of open calls whose lease is over on the database's clock."""
+    """Returns the same of open calls whose lease was over a minute ago, on the database's clock."""
     calls = LedgerCallRow
     found = await session.execute(
-        select(calls.id, calls.worst_pusd)
+        select(calls.id, calls.state, calls.worst_pusd, calls.budget_ids)
         .where(calls.state.in_(_OPEN_CALLS), calls.expires_at < text("clock_timestamp() - interval '60 s'"))
         .order_by(calls.expires_at)
         .limit(limit)
@@ -177,15 +198,23 @@ async def read(session: AsyncSession, budget_ids: Sequence[str]) -> dict[str, Bu
     return {row.id: row for row in rows}
 
 
+async def subjects_of(session: AsyncSession, call_ids: Sequence[str]) -> dict[str, str]:
+    """Returns whose calls these are, by call id."""
+    calls = LedgerCallRow
+    found = await session.execute(select(calls.id, calls.subject).where(calls.id.in_(call_ids)))
+    return {row.id: row.subject for row in found}
+
+
 async def spent_by_subject(session: AsyncSession, subjects: Sequence[str]) -> list[Any]:
-    """Returns (subject without its try, kind, purpose, pUSD) over all tries of those subjects."""
+    """Returns (subject, kind, purpose, pUSD) of those subjects.
+
+    Whole subjects are compared: a range of text would mean something else in every other collation.
+    """
     found = await session.execute(
         text(
             """
-            SELECT s.subject, c.kind, c.purpose, sum(coalesce(c.cost_pusd, 0) + c.overrun_pusd)::bigint AS pusd
-              FROM unnest(:ids) AS s(subject)
-              JOIN ledger_call c ON c.subject >= s.subject || ':' AND c.subject < s.subject || ';'
-             GROUP BY s.subject, c.kind, c.purpose
+            SELECT subject, kind, purpose, sum(coalesce(cost_pusd, 0) + overrun_pusd)::bigint AS pusd
+              FROM ledger_call WHERE subject = ANY(:ids) GROUP BY subject, kind, purpose
             """
         ).bindparams(_IDS),
         {"ids": list(subjects)},

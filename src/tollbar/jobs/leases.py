@@ -8,14 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Coroutine
-from contextlib import suppress
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, Final, Self, TypeVar
+
+import structlog
+from sqlalchemy.exc import SQLAlchemyError
 
 from tollbar.budget import service as budget
 from tollbar.budget.schemas import Decision, Lease, Purpose, Reached, Reserved
 from tollbar.db.session import Database
+from tollbar.jobs import store
+from tollbar.jobs.cleanup import to_the_end
+from tollbar.jobs.states import TRIAL_WORKING
 from tollbar.kit.clock import Clock
 
 T = TypeVar("T")
@@ -24,26 +30,36 @@ SLICE_S: Final = 60
 _RENEW_S: Final = 30.0
 _LAST_CALL_S: Final = 5.0
 _LOOK_AGAIN_S: Final = 0.25
+_SETTLINGS: Final = 3
+
+_log = structlog.get_logger()
 
 
 class CapReached(Exception):
     """No further sandbox time fits under the cap: an outcome of the Trial and its Job, caught by the flow."""
 
-    def __init__(self, reached: Reached, lease_id: str) -> None:
-        super().__init__(lease_id)
+    def __init__(self, reached: Reached, refused: Lease) -> None:
+        super().__init__(refused.id)
         self.reached = reached
-        self.lease_id = lease_id
+        self.refused = refused
+
+
+class TryOver(Exception):
+    """This try was taken over, or its Trial is being stopped: nothing more is spent on it and nothing written."""
 
 
 @dataclass
 class _Slice:
     lease: Lease
     start: float
-    """On the monotonic clock."""
+    """On the monotonic clock; infinite for one of which nobody knows whether it was written: it was never used."""
 
     @property
     def end(self) -> float:
         return self.start + self.lease.seconds
+
+    def used_s(self, now: float) -> int:
+        return 0 if now <= self.start else min(self.lease.seconds, math.ceil(now - self.start))
 
 
 @dataclass
@@ -60,8 +76,13 @@ class Meter:
     rate_pusd: int
     """pUSD a second."""
     limit_s: float
-    """How long the phase can last at most; a slice is never longer."""
+    """How long the phase can last at most; the first slice is never longer."""
+    run_no: int = 1
+    """Tells the runs of a verifier within one try apart."""
     _slices: list[_Slice] = field(default_factory=list[_Slice])
+    """What is reserved and not ended, the current one last."""
+    _asked: int = 0
+    _stood: bool = False
     _renewing: asyncio.Task[CapReached] | None = None
 
     async def __aenter__(self) -> Self:
@@ -69,21 +90,24 @@ class Meter:
             try:
                 await self._first()
             except BaseException:
-                await asyncio.shield(self._settle(self.clock.monotonic()))
+                await to_the_end(self._close(self.clock.monotonic()))
                 raise
             self._renewing = asyncio.create_task(self._renew())
         return self
 
+    def sandbox_stands(self) -> None:
+        """Says that there is a sandbox: from here on time is charged; before, everything is given back."""
+        self._stood = True
+
     async def __aexit__(self, *_: object) -> None:
-        if self._renewing is not None:
-            self._renewing.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._renewing
         # Money is settled whatever ended the phase, a cancellation included.
-        await asyncio.shield(self._settle(self.clock.monotonic()))
+        await to_the_end(self._close(self.clock.monotonic()))
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Returns what `work` returns, or cancels it and raises `CapReached` when the prepaid time runs out."""
+        """Returns what `work` returns, or cancels it and raises `CapReached` when the prepaid time runs out.
+
+        Raises `TryOver` when the try may spend nothing more.
+        """
         if self._renewing is None:
             return await work
         task = asyncio.create_task(work)
@@ -95,63 +119,112 @@ class Meter:
         finally:
             if not task.done():
                 task.cancel()
-                with suppress(asyncio.CancelledError):
-                    await task
+                await asyncio.gather(task, return_exceptions=True)
 
     async def _first(self) -> None:
-        lease = self._lease(min(SLICE_S, math.ceil(self.limit_s)))
         while True:
-            decision = await self._ask(lease, self.clock.monotonic())
+            decision, lease = await self._ask(min(SLICE_S, math.ceil(self.limit_s)), None)
             if isinstance(decision, Reserved):
                 return
             if isinstance(decision, Reached):
-                raise CapReached(decision, lease.id)
+                raise CapReached(decision, lease)
             await self.clock.sleep(_LOOK_AGAIN_S)
 
     async def _renew(self) -> CapReached:
-        """Reserves slice after slice; returns only when the cap is reached."""
+        """Reserves slice after slice and settles each at its end; returns only when the cap is reached."""
         while True:
             current = self._slices[-1]
             ahead = min(_RENEW_S, current.lease.seconds / 2)
-            await self.clock.sleep(max(0.0, current.end - ahead - self.clock.monotonic()))
-            lease = self._lease(SLICE_S)
-            while True:
-                decision = await self._ask(lease, current.end)
-                if isinstance(decision, Reserved):
-                    break
-                if self.clock.monotonic() >= current.end - min(_LAST_CALL_S, ahead):
-                    last = decision if isinstance(decision, Reached) else Reached(self.chain[-1], lease.worst_pusd)
-                    return CapReached(last, lease.id)
-                await self.clock.sleep(_LOOK_AGAIN_S)
+            await self._until(current.end - ahead)
+            refused = await self._follow(current, current.end - min(_LAST_CALL_S, ahead))
+            if refused is not None:
+                return refused
+            await self._until(current.end)
+            await self._end(current, current.end)
 
-    def _lease(self, seconds: int) -> Lease:
+    async def _follow(self, current: _Slice, deadline: float) -> CapReached | None:
+        """Reserves the slice after the current one; a database that is away for a moment costs nobody a Trial."""
+        while True:
+            try:
+                decision, lease = await self._ask(SLICE_S, current.end)
+            except SQLAlchemyError as error:
+                if self.clock.monotonic() >= deadline:
+                    raise
+                _log.warning("a lease could not be renewed, trying again", trial_id=self.trial_id, error=str(error))
+            else:
+                if isinstance(decision, Reserved):
+                    return None
+                if self.clock.monotonic() >= deadline:
+                    last = decision if isinstance(decision, Reached) else Reached(self.chain[-1], lease.worst_pusd)
+                    return CapReached(last, lease)
+            await self.clock.sleep(_LOOK_AGAIN_S)
+
+    async def _until(self, moment: float) -> None:
+        await self.clock.sleep(max(0.0, moment - self.clock.monotonic()))
+
+    async def _ask(self, seconds: int, start: float | None) -> tuple[Decision, Lease]:
+        now = self.clock.monotonic()
+        lease = self._lease(seconds, 0.0 if start is None else max(0.0, start - now))
+        # Noted before it is asked for: whatever cuts this short, a slice that was written is ended.
+        part = _Slice(lease, now if start is None else start)
+        self._slices.append(part)
+        try:
+            async with self.database.transaction() as session:
+                if not await store.is_try(session, self.trial_id, self.try_no, TRIAL_WORKING):
+                    raise TryOver
+                decision = await budget.reserve_lease(session, lease)
+        except Exception:
+            # Perhaps it was written all the same: its number is not used again, and it does not count as the current.
+            self._asked += 1
+            self._slices.remove(part)
+            self._slices.insert(0, _Slice(lease, math.inf))
+            raise
+        if isinstance(decision, Reserved):
+            self._asked += 1
+            if start is None:
+                part.start = self.clock.monotonic()
+        else:
+            self._slices.remove(part)
+        return decision, lease
+
+    def _lease(self, seconds: int, starts_in_s: float) -> Lease:
         return Lease(
-            id=f"lease_{self.trial_id}_{self.try_no}_{self.purpose.value}_{len(self._slices) + 1}",
+            id=f"lease_{self.trial_id}_{self.try_no}_{self.purpose.value}_{self.run_no}_{self._asked + 1}",
             chain=self.chain,
             subject=f"trial:{self.trial_id}:{self.try_no}",
             purpose=self.purpose,
             worker_id=self.worker_id,
             rate_pusd=self.rate_pusd,
             seconds=seconds,
+            starts_in_s=starts_in_s,
         )
 
-    async def _ask(self, lease: Lease, start: float) -> Decision:
-        # Noted before it is asked for: a cancellation in between leaves a slice that is settled if it was written.
-        self._slices.append(_Slice(lease, start))
-        async with self.database.transaction() as session:
-            decision = await budget.reserve_lease(session, lease)
-        if not isinstance(decision, Reserved):
-            self._slices.pop()
-        return decision
+    async def _close(self, now: float) -> None:
+        if self._renewing is not None:
+            self._renewing.cancel()
+            await asyncio.gather(self._renewing, return_exceptions=True)
+        for _ in range(_SETTLINGS):
+            for part in list(self._slices):
+                await self._end(part, now)
+            if not self._slices:
+                return
+            await self.clock.sleep(_LOOK_AGAIN_S)
 
-    async def _settle(self, now: float) -> None:
-        for part in self._slices:
-            used_s = min(part.lease.seconds, max(0, math.ceil(now - part.start)))
+    async def _end(self, part: _Slice, now: float) -> None:
+        """Settles one slice. What cannot be settled stays open, and is written off in full once its time is over."""
+        try:
             async with self.database.transaction() as session:
-                await budget.settle_lease(session, part.lease.id, used_s * self.rate_pusd)
+                if self._stood:
+                    await budget.settle_lease(session, part.lease.id, part.used_s(now) * self.rate_pusd)
+                else:
+                    await budget.release_lease(session, part.lease.id)
+        except SQLAlchemyError:
+            _log.exception("a lease could not be settled", lease=part.lease.id)
+        else:
+            self._slices.remove(part)
 
 
-def rate_of(cpus: float, memory_mb: int, prices: dict[str, Any]) -> int:
+def rate_of(cpus: float, memory_mb: int, prices: Mapping[str, int]) -> int:
     """Returns pUSD a second: vCPUs and GiB of the limits at the runner revision's prices (pUSD each), rounded up."""
-    exact = cpus * prices["vcpu_second_pusd"] + memory_mb / 1024 * prices["gib_second_pusd"]
-    return math.ceil(exact)
+    vcpus, gib = Fraction(str(cpus)), Fraction(memory_mb, 1024)
+    return math.ceil(vcpus * prices["vcpu_second_pusd"] + gib * prices["gib_second_pusd"])

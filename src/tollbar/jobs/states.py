@@ -62,7 +62,9 @@ TRIAL_MOVES: Final[Mapping[TrialState, frozenset[TrialState]]] = {
 
 JOB_TERMINAL: Final = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED})
 TRIAL_TERMINAL: Final = _END | {TrialState.CANCELLED}
-TRIAL_ACTIVE: Final = frozenset({TrialState.STARTING, TrialState.RUNNING, TrialState.VERIFYING, TrialState.STOPPING})
+TRIAL_WORKING: Final = frozenset({TrialState.STARTING, TrialState.RUNNING, TrialState.VERIFYING})
+"""States in which a try may spend and write."""
+TRIAL_ACTIVE: Final = TRIAL_WORKING | {TrialState.STOPPING}
 """States in which a sandbox may live."""
 
 

@@ -15,13 +15,13 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from tollbar.access.principal import Principal
-from tollbar.jobs.states import JOB_MOVES, TRIAL_ACTIVE, TRIAL_MOVES, TRIAL_TERMINAL, JobState, TrialState
+from tollbar.jobs.states import JOB_MOVES, TRIAL_ACTIVE, TRIAL_MOVES, TRIAL_TERMINAL, TRIAL_WORKING, JobState, TrialState
 from tollbar.jobs.tables import JobRow, JobTaskRow, SealRow, TrialRow
 from tollbar.kit.paging import PageRequest
 
 _LIVE: Final = tuple(state.value for state in TrialState if state not in TRIAL_TERMINAL)
 _ACTIVE: Final = tuple(sorted(TRIAL_ACTIVE))
-_WAITING: Final = (TrialState.PENDING.value, TrialState.ADMITTED.value)
+_WORKING: Final = tuple(sorted(TRIAL_WORKING))
 _IDS: Final = bindparam("ids", type_=ARRAY(TEXT))
 
 _CANCEL_WAITING = text(
@@ -39,6 +39,15 @@ _NEXT_TRY = text(
     """
     UPDATE trial SET state = 'pending', try_no = try_no + 1, owner = NULL, losses = losses + :lost
      WHERE id = ANY(:ids) AND state IN ('admitted', 'starting', 'running', 'verifying') AND losses + :lost < :bound
+    RETURNING id
+    """
+).bindparams(_IDS)
+
+# A row that somebody else is just moving is left to them: whoever waited here could be waited for there.
+_ADMIT = text(
+    """
+    UPDATE trial SET state = 'admitted' WHERE id IN (
+      SELECT id FROM trial WHERE id = ANY(:ids) AND state = 'pending' ORDER BY id FOR NO KEY UPDATE SKIP LOCKED)
     RETURNING id
     """
 ).bindparams(_IDS)
@@ -90,6 +99,13 @@ async def lock_job(session: AsyncSession, job_id: str) -> JobRow | None:
     """Returns the Job with its row locked until the transaction ends."""
     query = select(JobRow).where(JobRow.id == job_id).with_for_update(key_share=True)
     return await session.scalar(query.execution_options(populate_existing=True))
+
+
+async def lock_jobs_of(session: AsyncSession, trial_ids: Sequence[str]) -> list[JobRow]:
+    """Returns the Jobs of these Trials with their rows locked, in the order of their ids."""
+    owners = select(TrialRow.job_id).where(TrialRow.id.in_(trial_ids))
+    query = select(JobRow).where(JobRow.id.in_(owners)).order_by(JobRow.id).with_for_update(key_share=True)
+    return list(await session.scalars(query.execution_options(populate_existing=True)))
 
 
 async def tasks(session: AsyncSession, job_id: str) -> list[JobTaskRow]:
@@ -146,13 +162,24 @@ async def move_trial(
     return result.rowcount == 1
 
 
-async def note_trial(session: AsyncSession, trial_id: str, try_no: int, **values: Any) -> None:
-    """Writes facts of a running Trial of exactly this try."""
-    await session.execute(
+async def is_try(
+    session: AsyncSession, trial_id: str, try_no: int, states: Iterable[TrialState], *, lock: bool = False
+) -> bool:
+    """Says whether a Trial is in one of these states under exactly this try; `lock` keeps it so to the end."""
+    query = select(TrialRow.id).where(
+        TrialRow.id == trial_id, TrialRow.try_no == try_no, TrialRow.state.in_([state.value for state in states])
+    )
+    return await session.scalar(query.with_for_update(key_share=True) if lock else query) is not None
+
+
+async def note_trial(session: AsyncSession, trial_id: str, try_no: int, **values: Any) -> bool:
+    """Writes facts of a working Trial of exactly this try; False: it is another try's now, or being stopped."""
+    result: Any = await session.execute(
         update(TrialRow)
-        .where(TrialRow.id == trial_id, TrialRow.try_no == try_no, TrialRow.state.in_(_LIVE))
+        .where(TrialRow.id == trial_id, TrialRow.try_no == try_no, TrialRow.state.in_(_WORKING))
         .values(**values)
     )
+    return result.rowcount == 1
 
 
 async def add_to_task(
@@ -229,10 +256,15 @@ async def live_among(session: AsyncSession, trial_ids: Sequence[str]) -> list[Tr
     return list(await session.scalars(query.execution_options(populate_existing=True)))
 
 
-async def in_engine(session: AsyncSession, limit: int) -> list[tuple[str, int, str]]:
-    """Returns (trial, try, state) of all Trials that the engine should know of."""
+async def in_engine(session: AsyncSession, after: str, limit: int) -> list[tuple[str, int, str]]:
+    """Returns (trial, try, state) of the next Trials by id that the engine should know of."""
     states = [state for state in _LIVE if state != TrialState.PENDING.value]
-    query = select(TrialRow.id, TrialRow.try_no, TrialRow.state).where(TrialRow.state.in_(states)).limit(limit)
+    query = (
+        select(TrialRow.id, TrialRow.try_no, TrialRow.state)
+        .where(TrialRow.state.in_(states), TrialRow.id > after)
+        .order_by(TrialRow.id)
+        .limit(limit)
+    )
     return [(row[0], row[1], row[2]) for row in await session.execute(query)]
 
 
@@ -259,12 +291,7 @@ async def admit(session: AsyncSession, room: int, project_limit: int) -> list[Ro
     chosen = list((await session.execute(_CHOOSE, {"room": room, "project_limit": project_limit})).all())
     if not chosen:
         return []
-    moved = await session.execute(
-        update(TrialRow)
-        .where(TrialRow.id.in_([row.id for row in chosen]), TrialRow.state == TrialState.PENDING.value)
-        .values(state=TrialState.ADMITTED.value)
-        .returning(TrialRow.id)
-    )
+    moved = await session.execute(_ADMIT, {"ids": [row.id for row in chosen]})
     done = {row[0] for row in moved}
     return [row for row in chosen if row.id in done]
 

@@ -11,7 +11,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tollbar.access.errors import Unauthenticated
 from tollbar.kit.errors import TollbarError
-from tollbar.kit.jsonio import compact
 
 _INVALID_REQUEST: Final = -32600
 _KEPT_HEADERS: Final = frozenset({b"allow", b"retry-after"})
@@ -98,7 +97,7 @@ def _object(message: str, data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def _answer(send: Send, status: int, body: Mapping[str, Any], extra: list[tuple[bytes, bytes]]) -> None:
-    data = compact(body).encode()
+    data = json.dumps(body, separators=(",", ":")).encode()
     headers = [
         (b"content-type", _JSON),
         (b"content-length", str(len(data)).encode()),

@@ -21,7 +21,7 @@ from tollbar.sandboxes.interface import Limits
 from tollbar.sandboxes.process import INFO_FD
 
 JOIN: Final = (
-    'ulimit -c 0 && ulimit -n "$1" && ulimit -f "$2" || exit 71; shift 2; '
+    'umask 022; ulimit -c 0 && ulimit -n "$1" && ulimit -f "$2" || exit 71; shift 2; '
     'while [ "$1" != -- ]; do echo $$ > "$1/cgroup.procs" || exit 70; shift; done; shift; '
     'exec 3<&0 </dev/null; exec "$@"'
 )
@@ -37,6 +37,14 @@ command.
 
 An end of the channel before the last line (the supervisor died) starts nothing.
 """
+
+HOLD: Final = (
+    "command -v sleep >/dev/null || exit 69; "
+    'echo >&3; IFS= read -r go <&3; [ "$go" ] || exit 69; '
+    "sleep 2147483647 & echo >&3; exec 3<&- >/dev/null 2>&1; "
+    "wait $!; while sleep 2147483647 & wait $!; [ $? -ne 127 ]; do :; done"
+)
+"""Runs as process 1 of a held sandbox: waits for ever and takes the zombies of orphans; no signal from inside ends it."""
 
 ISOLATION: Final = (
     "--unshare-user",
@@ -54,6 +62,15 @@ ISOLATION: Final = (
 )
 CAPABILITIES: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID")
 """What uid 0 inside keeps (over files of the one mapped uid only); the other backends keep the same."""
+
+HOLDER: Final = ("--as-pid-1", "--cap-add", "CAP_WAKE_ALARM")
+"""What process 1 of a held sandbox has besides: a right without any use, which keeps tenants from tracing it.
+
+Process 1 outlives commands that are ended for time, so a tenant must not be able to put its own code into it.
+"""
+
+START_ENV: Final = {"PATH": DEFAULT_PATH, "HOME": DEFAULT_HOME}
+"""The environment of the tenant's own shell before it takes the command's."""
 
 SHM_BYTES: Final = 64 << 20
 _BLOCK: Final = 512
@@ -107,18 +124,42 @@ def _fixed_mounts(binds: Sequence[tuple[Path, str]]) -> list[str]:
     ]
 
 
-def chain(
-    programs: Programs, identity: Identity, mounts: Sequence[str], limits: Limits, groups: Sequence[str]
-) -> list[str]:
-    """Returns the chain up to the point where the tenant's command follows; `groups` are joined first."""
+@dataclass(frozen=True)
+class Ceilings:
+    """What each process may open (`nofile`) and how long a file may get, in bytes; core files are never written."""
+
+    nofile: int
+    file_bytes: int
+
+
+def ceilings(limits: Limits) -> Ceilings:
+    """Returns the resource limits of every process of a tenant; none is above this process's own."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     nofile = limits.nofile if hard == resource.RLIM_INFINITY else min(hard, limits.nofile)
+    return Ceilings(nofile, limits.disk_mb * _MIB)
+
+
+def chain(
+    programs: Programs,
+    identity: Identity,
+    mounts: Sequence[str],
+    limits: Limits,
+    groups: Sequence[str],
+    *,
+    hold: bool = False,
+) -> list[str]:
+    """Returns the chain up to the point where the tenant's command follows; `groups` are joined first.
+
+    With `hold` that command is `HOLD`, and becomes process 1.
+    """
+    most = ceilings(limits)
     capabilities = [part for name in CAPABILITIES for part in ("--cap-add", f"CAP_{name}")]
     return [
-        *(programs.sh, "-c", JOIN, "sh", str(nofile), str(limits.disk_mb * _MIB // _BLOCK), *groups, "--"),
+        *(programs.sh, "-c", JOIN, "sh", str(most.nofile), str(most.file_bytes // _BLOCK), *groups, "--"),
         *identity.prefix(programs.setpriv),
         *(programs.bwrap, *ISOLATION, "--uid", "0", "--gid", "0", "--cap-drop", "ALL", *capabilities),
-        *("--setenv", "PATH", DEFAULT_PATH, "--setenv", "HOME", DEFAULT_HOME),
+        *(HOLDER if hold else ()),
+        *(part for name, value in START_ENV.items() for part in ("--setenv", name, value)),
         *mounts,
         *("--chdir", "/", "--info-fd", INFO_FD, "--"),
     ]
@@ -127,6 +168,11 @@ def chain(
 def enter(cwd: str, argv: Sequence[str]) -> list[str]:
     """Returns the tenant's part of the chain: its own shell, which becomes the command."""
     return ["sh", "-c", ENTER, "sh", cwd, *argv]
+
+
+def hold() -> list[str]:
+    """Returns the tenant's part of the chain of a holder."""
+    return ["sh", "-c", HOLD]
 
 
 def environment_text(env: Mapping[str, str]) -> bytes:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from tollbar.sandboxes.cgroup_leaf import Leaf, kill_members, pids_in, write_group_file
 from tollbar.sandboxes.interface import Limits
 
 _PERIOD_US: Final = 100_000
@@ -53,15 +53,16 @@ class Group:
             return None
         return _integer(folder / ("memory.max_usage_in_bytes" if self.version == 1 else "memory.peak"))
 
+    def leaf(self, *names: str) -> Leaf:
+        """Returns a leaf of this group, whether it exists or not; only one controller knows it, the first one."""
+        tracked = self.folders["pids"]
+        others = tuple(folder for folder in dict.fromkeys(self.folders.values()) if folder != tracked)
+        return Leaf(tracked.joinpath(*names), others)
+
     def kill(self) -> None:
-        """Sends SIGKILL to every process in the group."""
+        """Sends SIGKILL to every process in the group and below it."""
         for folder in set(self.folders.values()):
-            with contextlib.suppress(OSError):
-                (folder / "cgroup.kill").write_text("1")
-                continue
-            for pid in _pids(folder):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+            kill_members(folder)
 
     def create(self) -> None:
         """Makes the folders; what a dead process left under the name goes first."""
@@ -111,7 +112,7 @@ class Cgroups:
             group.create()
             for controller, file, text in _settings(self.version, limits):
                 if controller in group.folders:
-                    _set(group.folders[controller] / file, text)
+                    _set_limit(group.folders[controller] / file, text)
         except OSError:
             group.remove()
             raise
@@ -149,16 +150,11 @@ def _settings(version: int, limits: Limits) -> list[tuple[str, str, str]]:
     ]
 
 
-def _set(file: Path, text: str) -> None:
-    """Writes a limit; the swap limits do not exist on kernels without swap accounting."""
+def _set_limit(file: Path, text: str) -> None:
+    """Writes a limit; those of swap do not exist on kernels without swap accounting."""
     optional = "memsw" in file.name or "swap" in file.name
-    if optional and not file.exists():
-        return
-    descriptor = os.open(file, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        os.write(descriptor, text.encode())
-    finally:
-        os.close(descriptor)
+    if not optional or file.exists():
+        write_group_file(file, text)
 
 
 def detect(
@@ -209,14 +205,14 @@ def _delegate(folder: Path) -> bool:
             return True
         if not wanted <= set((folder / "cgroup.controllers").read_text().split()):
             return False
-        inside = _pids(folder)
+        inside = pids_in(folder)
         if not all(_descends(pid) for pid in inside):
             return False
         worker = folder / "tollbar-worker"
         worker.mkdir(exist_ok=True)
         for pid in inside:
-            _set(worker / "cgroup.procs", str(pid))
-        _set(folder / "cgroup.subtree_control", " ".join(f"+{name}" for name in _V2))
+            write_group_file(worker / "cgroup.procs", str(pid))
+        write_group_file(folder / "cgroup.subtree_control", " ".join(f"+{name}" for name in _V2))
     except OSError:
         return False
     return True
@@ -272,21 +268,12 @@ def _below(root: str, point: str, inside: str) -> Path:
     return folder if not relative.startswith("..") and folder.is_dir() else Path(point)
 
 
-def _pids(folder: Path) -> list[int]:
-    try:
-        return [int(line) for line in (folder / "cgroup.procs").read_text().split()]
-    except OSError:
-        return []
-
-
 def _remove_folder(folder: Path) -> bool:
-    try:
-        folder.rmdir()
-    except FileNotFoundError:
-        return True
-    except OSError:
-        return False
-    return True
+    """Removes a group and the leaves below it; says whether it is gone."""
+    for path, _, _ in os.walk(folder, topdown=False):
+        with contextlib.suppress(OSError):
+            Path(path).rmdir()
+    return not folder.exists()
 
 
 def _integer(file: Path) -> int | None:

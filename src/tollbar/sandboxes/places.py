@@ -32,19 +32,21 @@ class Places:
     layers: Path
     tag: str
     """Short text that differs between data directories; part of the names of cgroups."""
+    held: int | None = None
+    """Open for the life of the process: the lock that keeps others from removing a stand-in that is in use."""
 
 
 def make_places(root: Path, identity: Identity, public_root: Path = PUBLIC_ROOT) -> Places:
     """Makes the folders below `root`, or below `public_root` when the tenants' uid cannot pass to `root`.
 
-    A stand-in is `public_root/TAG` and names its `root` in the file `for`; stand-ins whose `root` is gone are
-    removed. Raises `BackendUnusable` when neither can be used.
+    A stand-in is `public_root/TAG` and names its `root` in the file `for`; stand-ins that no process holds and whose
+    `root` lies in a folder that is gone are removed. Raises `BackendUnusable` when neither can be used.
     """
     tag = hashlib.sha256(os.fsencode(root.absolute())).hexdigest()[:8]
-    chosen = root
+    chosen, held = root, None
     if identity.drop and first_closed(root.absolute().parent, identity) is not None:
-        chosen = _stand_in(root, identity, public_root, tag)
-    places = Places(chosen, chosen / "s", chosen / "l", tag)
+        chosen, held = _stand_in(root, identity, public_root, tag)
+    places = Places(chosen, chosen / "s", chosen / "l", tag, held)
     for folder in (places.root, places.sandboxes, places.layers):
         folder.mkdir(parents=True, exist_ok=True)
         if identity.drop:
@@ -52,13 +54,15 @@ def make_places(root: Path, identity: Identity, public_root: Path = PUBLIC_ROOT)
     return places
 
 
-def _stand_in(root: Path, identity: Identity, public_root: Path, tag: str) -> Path:
+def _stand_in(root: Path, identity: Identity, public_root: Path, tag: str) -> tuple[Path, int | None]:
+    """Returns the stand-in's folder and the lock on it, which others that use the same root may share."""
     closed = first_closed(root.absolute().parent, identity)
     try:
         for folder in (public_root, public_root / tag):
             folder.mkdir(parents=True, exist_ok=True)
             _check_ours(folder)
             folder.chmod(_PASSABLE)
+        held = hold(public_root / tag, shared=True)
         (public_root / tag / "for").write_text(str(root.absolute()))
         _remove_orphans(public_root, tag)
     except OSError as error:
@@ -68,7 +72,7 @@ def _stand_in(root: Path, identity: Identity, public_root: Path, tag: str) -> Pa
     if still_closed is not None:
         msg = f"uid {identity.uid} can pass neither {closed} nor {still_closed}"
         raise BackendUnusable(msg)
-    return public_root / tag
+    return public_root / tag, held
 
 
 def _check_ours(folder: Path) -> None:
@@ -81,7 +85,7 @@ def _check_ours(folder: Path) -> None:
 def _remove_orphans(public_root: Path, own: str) -> None:
     """Removes stand-ins of data directories that do not exist any more and that no server holds."""
     for folder in public_root.iterdir():
-        if folder.name == own or not (folder / "for").is_file() or Path((folder / "for").read_text()).exists():
+        if folder.name == own or not (folder / "for").is_file() or Path((folder / "for").read_text()).parent.exists():
             continue
         descriptor = hold(folder)
         if descriptor is not None:

@@ -1,0 +1,92 @@
+"""The options of `jobs submit` that say what is to be run, and the members of a submission that they become."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+from cyclopts import Parameter
+
+from tollbar.cli.datasets import split_version
+from tollbar.cli.problems import Usage
+from tollbar.kit.jsonio import loads_strict
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What a Job is to be, as far as options say it."""
+
+    profile: Annotated[str | None, Parameter(help="NAME[@VERSION]; default: the project's default profile.")] = None
+    runner: Annotated[str | None, Parameter(help="NAME[@REVISION]; default: the profile's runner.")] = None
+    attempts: Annotated[int, Parameter(name=["--attempts", "-k"], help="How often each task is tried, 1 to 100.")] = 1
+    max_cost: Annotated[str | None, Parameter(help="The most that the Job may spend, in USD, such as 0.50.")] = None
+    no_cap: Annotated[
+        bool, Parameter(negative="", show_default=False, help="Submit without a cap of the Job's own.")
+    ] = False
+    param: Annotated[
+        tuple[str, ...], Parameter(negative="", show_default=False, help="KEY=VALUE for the agent; repeatable.")
+    ] = ()
+    split: Annotated[str | None, Parameter(help="Only the tasks of this split.")] = None
+    config: Annotated[str | None, Parameter(help="Only the tasks of this named subset.")] = None
+    task: Annotated[str | None, Parameter(help="Only this task.")] = None
+    tag: Annotated[str | None, Parameter(help="A word to find the Job by.")] = None
+
+    def check_cap(self, *, dry_run: bool) -> None:
+        """Raises `Usage` unless a person has said what the Job may spend."""
+        if self.max_cost is not None and self.no_cap:
+            raise Usage("--max-cost and --no-cap exclude each other")
+        if self.max_cost is None and not self.no_cap and not dry_run:
+            raise Usage("the Job needs a cap", fix="add --max-cost USD, or --no-cap to go without")
+
+    @property
+    def profile_name(self) -> str | None:
+        return None if self.profile is None else split_version(self.profile)[0]
+
+    def members(self) -> dict[str, Any]:
+        """Returns the submission without its dataset; raises `Usage` for a parameter that is none."""
+        version = None if self.profile is None else split_version(self.profile)[1]
+        return given(
+            {
+                "profile_name": self.profile_name,
+                "profile_version": version,
+                "runner": self.runner,
+                "attempts": self.attempts,
+                "params": self._params() or None,
+                "tag": self.tag,
+                "max_cost_usd": self.max_cost,
+            }
+        )
+
+    def selector(self, name: str, version: str | None) -> dict[str, Any]:
+        """Returns which tasks of a dataset are meant."""
+        return given(
+            {"name": name, "version": version, "split": self.split, "config": self.config, "task_id": self.task}
+        )
+
+    def _params(self) -> dict[str, Any]:
+        params: dict[str, Any] = {}
+        for pair in self.param:
+            key, equals, value = pair.partition("=")
+            if not key or not equals:
+                raise Usage(f"--param {pair} is not KEY=VALUE")
+            if key in params:
+                raise Usage(f"--param {key} is given twice")
+            params[key] = _json_or_text(value)
+        return params
+
+
+ANY: Final = Wanted()
+Request = Annotated[Wanted, Parameter(name="*")]
+
+
+def given(members: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the members that have a value."""
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def _json_or_text(text: str) -> Any:
+    try:
+        return loads_strict(text)
+    except (ValueError, RecursionError):
+        return text

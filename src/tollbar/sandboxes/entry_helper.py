@@ -1,0 +1,174 @@
+"""Run as a program of its own, `python -I -S entry_helper.py UID GID`: lets commands into held sandboxes.
+
+It imports the standard library alone and has one thread, because only a process with one thread can join a user
+namespace. The socket on descriptor 3 brings, for each command, one message with six descriptors: a control socket, the
+command's channel, its two output pipes, the user namespace that owns the sandbox's other ones, and a pidfd of its
+process 1. A child is forked per command; everything else is said over the control socket:
+
+- in: the length of the request (4 bytes) and the request, JSON with `argv`, `env`, `nofile` and `file_bytes`;
+- out: PID and the pid of the command's process, which waits; in: one byte that lets it go;
+- out: EXIT and its exit code (negative for a signal), or FAILED and an errno.
+
+Nothing of a tenant runs before the command's process is in all namespaces with the rights of a tenant and no other,
+and it cannot be traced until then. An end of the control socket before the byte ends it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import resource
+import signal
+import socket
+import struct
+import sys
+
+DOOR = 3
+NAME = b"tollbar-entry"
+DESCRIPTORS = 6
+CAPABILITIES = (0, 1, 3, 4, 5, 6, 7)
+"""CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID: `bwrap_command.CAPABILITIES` by their numbers."""
+
+PID, EXIT, FAILED = 1, 2, 3
+REPLY = struct.Struct("<ii")
+LENGTH = struct.Struct("<I")
+
+_NEW_USER = 0x10000000
+_NEW_ALL = 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | _NEW_USER | 0x20000000 | 0x40000000
+_SET_NAME, _SET_DUMPABLE, _DROP_BOUND, _NO_NEW_PRIVILEGES, _AMBIENT = 15, 4, 24, 38, 47
+_AMBIENT_RAISE, _AMBIENT_CLEAR = 2, 4
+_CAPABILITY_VERSION = 0x20080522
+_LAST_CAPABILITY = "/proc/sys/kernel/cap_last_cap"
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _call(name: str, *arguments: object) -> None:
+    if getattr(_libc, name)(*arguments) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{name}: {os.strerror(number)}")
+
+
+def _prctl(option: int, *arguments: object) -> None:
+    numbers = [ctypes.c_ulong(part) if isinstance(part, int) else part for part in arguments]
+    _call("prctl", option, *numbers, *[ctypes.c_ulong(0)] * (4 - len(numbers)))
+
+
+def become_helper(uid: int, gid: int) -> None:
+    """Gives up every right, for this process and all that come from it."""
+    if os.geteuid() == 0:
+        os.setgroups([])
+        os.setresgid(gid, gid, gid)
+        os.setresuid(uid, uid, uid)
+    _prctl(_NO_NEW_PRIVILEGES, 1)
+    _prctl(_SET_DUMPABLE, 0)
+    _prctl(_SET_NAME, NAME)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.umask(0o022)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+
+
+def serve(last_capability: int) -> None:
+    """Forks a child for every message, until the other end is closed."""
+    with socket.socket(fileno=DOOR) as door:
+        while True:
+            said, received, _, _ = socket.recv_fds(door, 1, DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
+            if not said:
+                return
+            if len(received) == DESCRIPTORS and os.fork() == 0:
+                door.close()
+                try:
+                    attend(received, last_capability)
+                finally:
+                    os._exit(0)
+            for descriptor in received:
+                os.close(descriptor)
+
+
+def attend(received: list[int], last_capability: int) -> None:
+    """Takes one command into its sandbox and says how it ended."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    control = socket.socket(fileno=received[0])
+    channel, stdout, stderr, owner, process_1 = received[1:]
+    (length,) = LENGTH.unpack(_exactly(control, LENGTH.size))
+    request = json.loads(_exactly(control, length))
+    try:
+        _call("setns", owner, _NEW_USER)
+        _call("setns", process_1, _NEW_ALL)
+        child = os.fork()
+    except OSError as error:
+        control.sendall(REPLY.pack(FAILED, error.errno or 0))
+        return
+    if child == 0:
+        try:
+            become_tenant(control, request, (channel, stdout, stderr), last_capability)
+        finally:
+            os._exit(127)
+    for descriptor in received[1:]:
+        os.close(descriptor)
+    del request
+    control.sendall(REPLY.pack(PID, child))
+    _, status = os.waitpid(child, 0)
+    control.sendall(REPLY.pack(EXIT, os.waitstatus_to_exitcode(status)))
+
+
+def become_tenant(
+    control: socket.socket, request: dict[str, object], streams: tuple[int, int, int], last_capability: int
+) -> None:
+    """Waits for the word, gives up what a tenant does not have, and becomes the command."""
+    if control.recv(1) == b"":
+        return
+    channel, stdout, stderr = streams
+    nofile, file_bytes = int(str(request["nofile"])), int(str(request["file_bytes"]))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (nofile, nofile))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
+    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
+    os.setsid()
+    os.chdir("/")
+    keep_capabilities(last_capability)
+    for descriptor, place in ((stdout, 1), (stderr, 2), (channel, 3)):
+        os.dup2(descriptor, place)
+    argv, env = request["argv"], request["env"]
+    if isinstance(argv, list) and isinstance(env, dict):
+        try:
+            os.execvpe(argv[0], argv, env)  # noqa: S606 - the tenant's own program, found by the tenant's own path
+        except OSError as error:
+            os.write(2, f"{argv[0]}: {error.strerror}\n".encode())
+
+
+def keep_capabilities(last_capability: int) -> None:
+    """Keeps the few rights of a tenant, in every set, and loses the others for good."""
+    for number in range(last_capability + 1):
+        if number not in CAPABILITIES:
+            _prctl(_DROP_BOUND, number)
+    kept = sum(1 << number for number in CAPABILITIES)
+    header = struct.pack("<Ii", _CAPABILITY_VERSION, 0)
+    _call("capset", header, struct.pack("<6I", kept, kept, kept, 0, 0, 0))
+    _prctl(_AMBIENT, _AMBIENT_CLEAR)
+    for number in CAPABILITIES:
+        _prctl(_AMBIENT, _AMBIENT_RAISE, number)
+
+
+def _exactly(control: socket.socket, count: int) -> bytes:
+    parts: list[bytes] = []
+    while count:
+        part = control.recv(min(count, 1 << 16))
+        if not part:
+            os._exit(0)
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)
+
+
+def _main() -> None:
+    with open(_LAST_CAPABILITY) as file:  # noqa: PTH123 - pathlib is not worth its memory here
+        last_capability = int(file.read())
+    become_helper(int(sys.argv[1]), int(sys.argv[2]))
+    serve(last_capability)
+
+
+if __name__ == "__main__":
+    _main()
