@@ -62,6 +62,14 @@ class Page:
         await self.evaluate(f"document.querySelector({json.dumps(selector)}).click()")
         await asyncio.wait_for(self._loaded.wait(), _STEP_S)
 
+    async def key(self, name: str) -> None:
+        """Presses and releases a key, such as `Tab` or `Enter`."""
+        code = {"Tab": 9, "Enter": 13}[name]
+        facts = {"key": name, "code": name, "windowsVirtualKeyCode": code}
+        text = {"text": "\r"} if name == "Enter" else {}
+        await self.send("Input.dispatchKeyEvent", type="keyDown" if text else "rawKeyDown", **facts, **text)
+        await self.send("Input.dispatchKeyEvent", type="keyUp", **facts)
+
     async def look(self, width: int, *, dark: bool = False, height: int = 800) -> None:
         """Sets the width of the window (CSS pixels) and the colour scheme."""
         await self.send(
@@ -91,8 +99,7 @@ class Page:
         width = await self.evaluate("innerWidth")
         clip = {"x": 0, "y": 0, "width": width, "height": size["height"], "scale": 1}
         taken = await self.send("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(base64.b64decode(taken["data"]))
+        await asyncio.to_thread(_write, path, base64.b64decode(taken["data"]))
 
     def hear(self, method: str, params: dict[str, Any]) -> None:
         """Notes what the tab says by itself."""
@@ -109,6 +116,11 @@ class Page:
                 self.errors.append(str(params["exceptionDetails"]))
             case _:
                 pass
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
 
 
 class _Connection:

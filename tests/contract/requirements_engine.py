@@ -1,33 +1,33 @@
 """Rows of the engine guide: what of the engine we rely on, and the failures that must be survived."""
 
 ROWS = """
-G-ENG-16.1 engine.md#16.1 open #2
+G-ENG-16.1 engine.md#16.1 closed
   The public calls to list, resume and cancel workflows do what we rely on.
-G-ENG-16.2 engine.md#16.2 open #2
+G-ENG-16.2 engine.md#16.2 closed
   A planted pickle row ends in an error and its payload does not run.
-G-ENG-16.3 engine.md#16.3 open #2
+G-ENG-16.3 engine.md#16.3 closed
   No row of ours is serialised as anything but portable JSON.
-G-ENG-16.4 engine.md#16.4 open #2
+G-ENG-16.4 engine.md#16.4 closed
   Enqueuing inside our transaction commits, rolls back and refuses duplicates with it.
-G-ENG-16.5 engine.md#16.5 open #3
+G-ENG-16.5 engine.md#16.5 closed
   A row without a version is claimed only by the newest version.
-G-ENG-16.6 engine.md#16.6 open #2
+G-ENG-16.6 engine.md#16.6 closed
   A row without priority runs before priority 1.
 G-ENG-16.7 engine.md#16.7 open #3
   A process that listens to no queue still serves the internal one, so interfaces never launch the engine.
-G-ENG-16.8 engine.md#16.8 open #2
+G-ENG-16.8 engine.md#16.8 closed
   A flow runs on the loop that launched the engine.
-G-ENG-16.9 engine.md#16.9 open #2
+G-ENG-16.9 engine.md#16.9 closed
   Cancelling a preemptible step ends its child within 3 s.
-G-ENG-16.10 engine.md#16.10 open #3
+G-ENG-16.10 engine.md#16.10 closed
   A step's result from a former owner is refused.
-G-ENG-16.11 engine.md#16.11 open #3
+G-ENG-16.11 engine.md#16.11 closed
   An unknown flow name leaves its row, and the audit cleans it up.
-G-ENG-16.12 engine.md#16.12 open #2
+G-ENG-16.12 engine.md#16.12 closed
   The columns and status words that we read exist.
-G-ENG-16.13 engine.md#16.13 open #2
+G-ENG-16.13 engine.md#16.13 closed
   A shutdown leaves running rows to their executor.
-G-ENG-16.14 engine.md#16.14 open #2
+G-ENG-16.14 engine.md#16.14 closed
   A changed order of steps ends in the error that names it.
 
 G-ENG-17.segments engine.md#17 open #6
@@ -68,7 +68,7 @@ G-ENG-17.pump_killed engine.md#17 open #2
   A pump that is killed in its transaction loses no Trial and admits none without its row.
 G-ENG-17.emptied engine.md#17 open #3
   With the engine's tables emptied while stopped, every Job still ends.
-G-ENG-17.pickle engine.md#17 open #2
+G-ENG-17.pickle engine.md#17 closed
   A planted pickle row is refused, nothing runs, the worker lives.
 G-ENG-17.sigterm engine.md#17 open #2
   SIGTERM with running Trials, four times in a row, ends within 10 s each, and the last start finishes them.

@@ -59,7 +59,7 @@ TM-LIMIT-requests teams:38 open #2
   One key makes at most 200 requests a minute.
 TM-LIMIT-runs teams:39 open #6
   The run endpoint is also limited to ten concurrent runs of an organisation.
-TM-LIMIT-retry_after teams:40 open #2
+TM-LIMIT-retry_after teams:40 closed
   An answer 429 has the header Retry-After.
 TM-ERROR-shape teams:44 open #6
   Every error is JSON with message, under an HTTP status.

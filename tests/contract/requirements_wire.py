@@ -5,7 +5,7 @@ G-HTTP-16.1 envloop-http.md#16.1 open #5
   The public client's smoke run passes against a fresh server, also below /api.
 G-HTTP-16.2 envloop-http.md#16.2 open #5
   The client's login passes with a lost answer, wrong codes, denial, expiry and cancel after approval.
-G-HTTP-16.3 envloop-http.md#16.3 open #2
+G-HTTP-16.3 envloop-http.md#16.3 closed
   Every error has a top-level upper-case code, a trailing slash is 404, and an answer is never compressed.
 G-HTTP-16.4 envloop-http.md#16.4 open #5
   Each route's needed and shown fields stand in a real answer.
@@ -25,7 +25,7 @@ G-HTTP-16.11 envloop-http.md#16.11 open #5
   All thirteen tools work through a real client, and a cap that is absent or out of range writes nothing.
 G-HTTP-16.12 envloop-http.md#16.12 open #5
   What lies outside the seeds answers as listed.
-G-HTTP-16.13 envloop-http.md#16.13 open #2
+G-HTTP-16.13 envloop-http.md#16.13 closed
   Codes and reasons of the documentation and of the code are the same lists.
 
 G-MCP-20.1 mcp.md#20.1 open later OAuth server
@@ -50,17 +50,17 @@ G-MCP-20.10 mcp.md#20.10 open later OAuth server
   offline_access is accepted and advertised.
 G-MCP-20.11 mcp.md#20.11 open #5
   Content and structured content reach both real command lines.
-G-MCP-20.12 mcp.md#20.12 open #2
+G-MCP-20.12 mcp.md#20.12 closed
   Every schema passes the lint that no client's tool list breaks on.
-G-MCP-20.13 mcp.md#20.13 open #2
+G-MCP-20.13 mcp.md#20.13 closed
   Every tool name is short enough for the clients.
 G-MCP-20.14 mcp.md#20.14 open #5
   A text answer stays below 40 KB with 10,000 Trials.
-G-MCP-20.15 mcp.md#20.15 open #2
+G-MCP-20.15 mcp.md#20.15 closed
   GET answers 405 with Allow, and 401 without a key.
 G-MCP-20.16 mcp.md#20.16 open later OAuth server
   Everything below /.well-known answers JSON.
-G-MCP-20.17 mcp.md#20.17 open #2
+G-MCP-20.17 mcp.md#20.17 closed
   An Accept header without the event stream is served with JSON.
 G-MCP-20.18 mcp.md#20.18 open #6
   No call lasts above 50 s, and its result can be read later.
@@ -70,7 +70,7 @@ G-MCP-20.20 mcp.md#20.20 open later OAuth server
   resource_metadata points to the right document, and resource is the exact URL.
 G-MCP-20.21 mcp.md#20.21 not_testable a limit that is documented
   A client that insists on a session id is not served.
-G-MCP-20.22 mcp.md#20.22 open #2
+G-MCP-20.22 mcp.md#20.22 closed
   A request without headers gets 401 with a JSON body.
 G-MCP-20.23 mcp.md#20.23 open later OAuth server
   Registration returns an address for itself, and unused clients expire.
@@ -84,11 +84,11 @@ G-MCP-20.27 mcp.md#20.27 open later OAuth server
   A client that was deleted gets 401 invalid_client.
 G-MCP-20.28 mcp.md#20.28 open #6
   One store stands behind list, view and continue.
-G-MCP-20.29 mcp.md#20.29 open #2
+G-MCP-20.29 mcp.md#20.29 closed
   A batch is refused in both protocol eras with 400 and -32600, and nothing runs.
 G-MCP-20.30 mcp.md#20.30 open #2
   A Read only key with wrong arguments gets ACCESS_DENIED; of two missing capabilities the first is named.
-G-MCP-20.31 mcp.md#20.31 open #2
+G-MCP-20.31 mcp.md#20.31 closed
   An unknown argument, NaN, 1e999 and money of 17 digits are refused.
 G-MCP-20.32 mcp.md#20.32 open #5 personal keys
   A personal key with no, one, wrong and right headers gets what the rules say; listing tools works in all.
@@ -110,9 +110,9 @@ G-MCP-20.40 mcp.md#20.40 open #6
   A client that closes while it waits harms no run and holds no connection.
 G-MCP-20.41 mcp.md#20.41 open #6
   SIGTERM during 20 waits ends the process within 5 s.
-G-MCP-20.42 mcp.md#20.42 open #2
+G-MCP-20.42 mcp.md#20.42 closed
   A wrong host is 421, a wrong origin 403, an unknown version 400, each with a JSON body.
-G-MCP-20.43 mcp.md#20.43 open #2
+G-MCP-20.43 mcp.md#20.43 closed
   429 has Retry-After, and HTTP and MCP share the count.
 G-MCP-20.44 mcp.md#20.44 open later OAuth server
   No token stands in logs or database; only hashes do.

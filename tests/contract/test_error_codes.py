@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
+import pytest
 from tests.contract.source import ROOT, name_of, python_files, tree
 
 from tollbar.jobs.states import JobErrorCode, Reason
@@ -101,6 +102,7 @@ def test_every_leaf_sets_a_code_of_the_wire_form() -> None:
     assert [code for code, status in _made() if not 400 <= status <= 599] == []
 
 
+@pytest.mark.requirement("G-HTTP-16.13")
 def test_codes_and_their_documentation_are_the_same_list() -> None:
     documented = {(row[0].strip("`"), int(row[1])) for row in _rows("Codes", 3)}
     assert _made() - documented == set(), "made by the code, not in docs/errors.md"
@@ -116,9 +118,11 @@ def test_no_code_is_documented_twice_for_one_status() -> None:
     assert len(pairs) == len(set(pairs))
 
 
+@pytest.mark.requirement("G-HTTP-16.13")
 def test_reasons_of_trials_and_their_documentation_are_the_same_list() -> None:
     assert {row[0].strip("`") for row in _rows("Reasons of a Trial", 2)} == {str(reason) for reason in Reason}
 
 
+@pytest.mark.requirement("G-HTTP-16.13")
 def test_errors_of_jobs_and_their_documentation_are_the_same_list() -> None:
     assert {row[0].strip("`") for row in _rows("Errors of a Job", 2)} == {str(code) for code in JobErrorCode}

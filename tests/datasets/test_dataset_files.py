@@ -139,6 +139,7 @@ def test_the_golden_manifest_is_what_a_dataset_gives(golden):
 # Refusals
 
 
+@pytest.mark.requirement("G-EVAL-17.all_problems", "G-EVAL-21.3")
 def test_five_faults_in_one_upload_are_five_problems(listed, tar):
     files = listed("a", "b", "c", "d")
     files["a/task.toml"] = b"[agent\n"
@@ -165,6 +166,7 @@ def test_five_faults_in_one_upload_are_five_problems(listed, tar):
     assert len(body["problems"]) == 5
 
 
+@pytest.mark.requirement("G-EVAL-17.broken_folder", "G-EVAL-18.37", "G-EVAL-21.3")
 def test_a_broken_task_beside_a_good_one_is_refused_and_never_left_out(folder):
     files = folder("good", "bad")
     files["bad/task.toml"] = b"= broken"
@@ -184,6 +186,7 @@ def test_a_refused_member_of_the_archive_is_listed_with_the_faults_of_the_files(
     ]
 
 
+@pytest.mark.requirement("G-EVAL-17.digests", "G-EVAL-21.3")
 def test_a_digest_that_differs_is_shown_with_the_right_one(listed):
     files = listed("a")
     files["a/README.md"] = b"edited"
@@ -192,6 +195,7 @@ def test_a_digest_that_differs_is_shown_with_the_right_one(listed):
     assert problem.found == digest_in(listed("a"), "a")
 
 
+@pytest.mark.requirement("G-EVAL-17.digests", "G-EVAL-21.3")
 def test_a_listed_task_needs_a_folder_and_a_folder_needs_to_be_listed(listed, folder):
     files = listed("a", "b")
     files = {path: data for path, data in files.items() if not path.startswith("b/")} | folder("c")
@@ -203,6 +207,7 @@ def test_a_listed_task_needs_a_folder_and_a_folder_needs_to_be_listed(listed, fo
     assert digest_in(files, "c") in found[1].message
 
 
+@pytest.mark.requirement("G-EVAL-17.digests", "G-EVAL-21.3")
 def test_two_folders_with_one_name_are_refused_with_both_digests(folder):
     files = folder("a", "b")
     files["b/task.toml"] = files["a/task.toml"]
@@ -247,6 +252,13 @@ def test_a_wrong_key_of_dataset_toml_is_named(listed, more, key):
 )
 def test_name_and_version_of_dataset_toml_are_those_of_the_upload(listed, head, key):
     assert [problem.key for problem in problems_of(listed("a", head=head))] == [key]
+
+
+@pytest.mark.requirement("G-EVAL-17.newer_schema", "G-EVAL-21.3")
+def test_a_newer_schema_of_a_dataset_names_the_newest_readable_one(listed):
+    (problem,) = problems_of(listed("a", head='schema_version = "1.1"\n[dataset]\nname = "team/set"\n'))
+    assert problem.key == "schema_version"
+    assert '"1.0"' in problem.message
 
 
 @pytest.mark.parametrize("label", ["a@b", "a/b", "-a", "a..b", "0" * 64])
@@ -303,6 +315,7 @@ def test_a_wrong_entry_of_a_registry_is_named(folder, entry, key):
     assert [(problem.file, problem.key) for problem in found] == [("registry.json", key)]
 
 
+@pytest.mark.requirement("G-EVAL-17.parse", "G-EVAL-21.3")
 def test_a_registry_that_is_no_json_is_placed(folder):
     problem = problems_of(folder("a") | {"registry.json": b'[\n{"name": }]'})[0]
     assert (problem.file, problem.line) == ("registry.json", 2)
@@ -325,6 +338,7 @@ def test_a_registry_of_another_shape_says_which_shape_was_expected(examples):
     assert "a list of {name, version, description, tasks" in problem.message
 
 
+@pytest.mark.requirement("G-EVAL-21.1")
 def test_the_example_sets_are_read_whole(examples):
     jacobian = load_dataset(read_folder(examples / "jacobian"), name="x/jacobian", version="1", problems=[])
     assert jacobian.digest() == "sha256:7eb8b8cad860a415f8482347600b45695b305f26cc2fe2ea49a9e4668b29b694"

@@ -23,6 +23,7 @@ def _examples(folder):
     return rows
 
 
+@pytest.mark.requirement("G-EVAL-21.2")
 def test_the_golden_task_has_its_digest(golden):
     assert task_digest(golden) == GOLDEN_DIGEST
 
@@ -32,6 +33,7 @@ def test_names_are_sorted_by_code_point(golden):
     assert task_digest(more) == "sha256:d6fe5b5f7867394e7f6489a6c6916f7eccee573d2254368cf9d03a41cff8bd8f"
 
 
+@pytest.mark.requirement("G-EVAL-21.2", "G-EVAL-18.33")
 @pytest.mark.parametrize(
     "path", ["LICENSE", "tests/x.pyc", "tests/__pycache__/a", "notes/a.md", "solution/.DS_Store", "tests/.harborignore"]
 )
@@ -39,6 +41,7 @@ def test_files_outside_the_scope_change_nothing(golden, path):
     assert task_digest({**golden, path: b""}) == GOLDEN_DIGEST
 
 
+@pytest.mark.requirement("G-EVAL-18.33")
 def test_an_edit_of_the_readme_changes_the_digest(golden):
     assert task_digest({**golden, "README.md": b"x"}) != GOLDEN_DIGEST
 
@@ -64,6 +67,7 @@ def test_ignore_files_count_only_in_tests_and_solution(golden):
     assert task_digest({**golden, "steps/one/.harborignore": b"*\n", "steps/one/x": b""}) != GOLDEN_DIGEST
 
 
+@pytest.mark.requirement("G-EVAL-21.2")
 def test_the_example_tasks_have_the_digests_of_their_list(examples):
     for path, counted, present, digest in _examples(examples):
         tree = read_folder(examples / path)
@@ -109,6 +113,7 @@ NAMES = st.from_regex(r"(tests|environment|solution)/[a-zA-Z0-9]{1,6}(/[a-zA-Z]{
 FILES = st.dictionaries(NAMES, st.binary(max_size=20), min_size=1, max_size=6)
 
 
+@pytest.mark.requirement("G-EVAL-21.2")
 @given(FILES, st.randoms(use_true_random=False))
 def test_the_order_of_a_listing_never_changes_a_digest(files, random):
     shuffled = list(files.items())
@@ -116,6 +121,7 @@ def test_the_order_of_a_listing_never_changes_a_digest(files, random):
     assert task_digest(dict(shuffled)) == task_digest(files)
 
 
+@pytest.mark.requirement("G-EVAL-21.2")
 @given(FILES, st.data())
 def test_any_byte_of_a_counted_file_changes_the_digest(files, data):
     path = data.draw(st.sampled_from(sorted(files)))

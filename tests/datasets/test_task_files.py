@@ -23,11 +23,13 @@ STEP_FILES = {
 }
 
 
+@pytest.mark.requirement("G-EVAL-17.files", "G-EVAL-21.3")
 @pytest.mark.parametrize("path", ["instruction.md", "environment/Dockerfile", "tests/test.sh"])
 def test_a_needed_file_that_is_missing_is_named(problems_of, path):
     assert [problem.file for problem in problems_of("", {path: None})] == [f"t/{path}"]
 
 
+@pytest.mark.requirement("G-EVAL-17.files", "G-EVAL-21.3")
 @pytest.mark.parametrize("path", ["task.toml", "instruction.md", "tests/test.sh"])
 def test_a_needed_file_that_is_ignored_is_named(problems_of, path):
     found = problems_of("", {".gitignore": path.encode()})
@@ -222,6 +224,7 @@ def test_a_link_to_a_file_counts_as_a_file_and_a_link_to_a_folder_is_not_entered
     assert not any(path.startswith("environment/more") for path in found[1])
 
 
+@pytest.mark.requirement("G-EVAL-17.files", "G-EVAL-21.3")
 @pytest.mark.parametrize("target", ["../../other/x", "/etc/passwd", "loop", "gone"])
 def test_a_link_that_leaves_the_task_or_leads_nowhere_is_refused(golden, target):
     problems: list[Problem] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from tollbar.datasets.taskmodel import (
 )
 
 
+@pytest.mark.requirement("G-EVAL-21.1")
 def test_an_empty_file_gives_every_default(read):
     config = read("").config
     assert config == TaskConfig(
@@ -85,6 +87,7 @@ ACCEPTED = [
     ('[task]\nname = "a/b"', "package.name", "a/b"),
     ('[task]\nname = "a/b"', "package.description", ""),
     ('[task]\nname = "a/b"\nversion = "one two"', "package.version", "one two"),
+    ('[task]\nname = "a/b"\ndescription = "what"', "package.description", "what"),
     ('[task]\nname = "a/b"\nauthors = [{name = "N"}]', "package.authors", (Author("N", None),)),
     ('[task]\nname = "a/b"\nauthors = [{name = "N", email = "e"}]', "package.authors.0.email", "e"),
     ('[task]\nname = "a/b"\nkeywords = ["k"]', "package.keywords", ("k",)),
@@ -146,6 +149,7 @@ ACCEPTED = [
 ]
 
 
+@pytest.mark.requirement("G-EVAL-21.1")
 @pytest.mark.parametrize(("toml", "path", "value"), ACCEPTED)
 def test_a_key_is_read(read, toml, path, value):
     assert _at(read(toml).config, path) == value
@@ -165,6 +169,7 @@ STEP_ACCEPTED = [
 ]
 
 
+@pytest.mark.requirement("G-EVAL-21.1")
 @pytest.mark.parametrize(("toml", "path", "value"), STEP_ACCEPTED)
 def test_a_key_of_a_step_is_read(read, toml, path, value):
     assert _at(read(toml, STEP_FILES).config, path) == value
@@ -200,6 +205,8 @@ REFUSED = [
     ('[task]\nname = "a/b..c"', "task.name"),
     ('[task]\nname = "a/b"\nversion = ""', "task.version"),
     ('[task]\nname = "a/b"\nauthors = [{email = "e"}]', "task.authors[0].name"),
+    ('[task]\nname = "a/b"\ndescription = 1', "task.description"),
+    ('[task]\nname = "a/b"\nkeywords = [1]', "task.keywords[0]"),
     ("[agent]\ntimeout_sec = 0", "agent.timeout_sec"),
     ("[agent]\ntimeout_sec = inf", "agent.timeout_sec"),
     ("[agent]\ntimeout_sec = true", "agent.timeout_sec"),
@@ -208,6 +215,9 @@ REFUSED = [
     ('[agent]\nallowed_hosts = ["a.b"]', "agent.allowed_hosts"),
     ("[agent]\nallowed_hosts = []", "agent.allowed_hosts"),
     ("[verifier]\ntimeout_sec = -1", "verifier.timeout_sec"),
+    ("[verifier]\nuser = 1.5", "verifier.user"),
+    ('[verifier]\nnetwork_mode = "none"', "verifier.network_mode"),
+    ('[verifier]\nallowed_hosts = ["a.b"]', "verifier.allowed_hosts"),
     ("[verifier.env]\nA = 1", "verifier.env.A"),
     ('[verifier]\nenvironment_mode = "both"', "verifier.environment_mode"),
     ('[verifier]\nenvironment_mode = "shared"\n[verifier.environment]', "verifier.environment_mode"),
@@ -215,6 +225,10 @@ REFUSED = [
     ('[[verifier.collect]]\ncommand = "c"\ntimeout_sec = 0', "verifier.collect[0].timeout_sec"),
     ("[verifier.environment]\ncpus = 0", "verifier.environment.cpus"),
     ("[environment]\nbuild_timeout_sec = 0", "environment.build_timeout_sec"),
+    ("[environment]\ndocker_image = 1", "environment.docker_image"),
+    ("[environment]\nskills_dir = 1", "environment.skills_dir"),
+    ('[environment]\nnetwork_mode = "none"', "environment.network_mode"),
+    ('[environment]\nstorage = "2T"', "environment.storage"),
     ('[environment]\nos = "beos"', "environment.os"),
     ("[environment]\ncpus = nan", "environment.cpus"),
     ("[environment]\nmemory_mb = 0", "environment.memory_mb"),
@@ -246,9 +260,15 @@ REFUSED = [
 ]
 
 
+RULE = re.compile(r"must|is missing|is needed|only (allowed|for)|cannot|not a known key|; drop|same folder name")
+
+
+@pytest.mark.requirement("G-EVAL-17.wrong_type", "G-EVAL-17.step_keys", "G-EVAL-21.1", "G-EVAL-21.3")
 @pytest.mark.parametrize(("toml", "key"), REFUSED)
-def test_a_wrong_value_is_named_by_its_key(problems_of, toml, key):
-    assert [(problem.file, problem.key) for problem in problems_of(toml)] == [("t/task.toml", key)]
+def test_a_wrong_value_is_named_by_its_key_with_the_rule(problems_of, toml, key):
+    (problem,) = problems_of(toml)
+    assert (problem.file, problem.key) == ("t/task.toml", key)
+    assert RULE.search(problem.message)
 
 
 STEP_REFUSED = [
@@ -260,12 +280,65 @@ STEP_REFUSED = [
     (STEP + 'min_reward = "1"', "steps[0].min_reward"),
     (STEP + "[steps.verifier]\ntimeout_sec = 0", "steps[0].verifier.timeout_sec"),
     (STEP + "[steps.environment]\ncpus = 1", "steps[0].environment"),
+    (STEP + "agent = 1", "steps[0].agent"),
+    (STEP + "healthcheck = 1", "steps[0].healthcheck"),
+    (STEP + "artifacts = 1", "steps[0].artifacts"),
 ]
 
 
+@pytest.mark.requirement("G-EVAL-17.wrong_type", "G-EVAL-21.1", "G-EVAL-21.3")
 @pytest.mark.parametrize(("toml", "key"), STEP_REFUSED)
-def test_a_wrong_value_of_a_step_is_named_by_its_key(problems_of, toml, key):
-    assert [problem.key for problem in problems_of(toml, STEP_FILES)] == [key]
+def test_a_wrong_value_of_a_step_is_named_by_its_key_with_the_rule(problems_of, toml, key):
+    (problem,) = problems_of(toml, STEP_FILES)
+    assert problem.key == key
+    assert RULE.search(problem.message)
+
+
+KEYS = """
+schema_version version source artifacts multi_step_reward_strategy metadata
+task.name task.version task.description task.authors task.keywords
+agent.timeout_sec agent.user agent.network_mode agent.allowed_hosts
+verifier.timeout_sec verifier.env verifier.user verifier.environment_mode verifier.environment verifier.network_mode
+verifier.allowed_hosts verifier.collect
+environment.build_timeout_sec environment.docker_image environment.os environment.cpus environment.memory_mb
+environment.storage_mb environment.gpus environment.gpu_types environment.tpu environment.env environment.workdir
+environment.skills_dir environment.network_mode environment.allowed_hosts environment.mcp_servers
+environment.healthcheck environment.memory environment.storage environment.allow_internet
+solution.env
+steps[0].name steps[0].agent steps[0].verifier steps[0].min_reward steps[0].healthcheck steps[0].artifacts
+artifacts[0].source artifacts[0].destination artifacts[0].exclude artifacts[0].service
+"""
+"""Every key of the format, schema 1.0 to 1.4, legacy ones included."""
+
+
+@pytest.mark.requirement("G-EVAL-21.1")
+@pytest.mark.parametrize("key", KEYS.split())
+def test_every_key_of_the_format_is_tested_with_a_value_and_with_one_that_is_refused(key):
+    word = re.compile(rf"\b{key.rpartition('.')[2]}\b")
+    assert any(word.search(toml) for toml, _, _ in (*ACCEPTED, *STEP_ACCEPTED))
+    assert any(found == key or found.startswith((f"{key}.", f"{key}[")) for _, found in (*REFUSED, *STEP_REFUSED))
+
+
+@pytest.mark.requirement("G-EVAL-17.limits", "G-EVAL-21.3")
+@pytest.mark.parametrize("value", ["0", "-1", "0.0", "-0.5"])
+@pytest.mark.parametrize(
+    ("table", "key"),
+    [
+        ("[agent]", "agent.timeout_sec"),
+        ("[verifier]", "verifier.timeout_sec"),
+        ("[environment]", "environment.build_timeout_sec"),
+        ("[environment]", "environment.cpus"),
+        ("[environment]", "environment.memory_mb"),
+        ("[environment]", "environment.storage_mb"),
+        ("[verifier.environment]", "verifier.environment.cpus"),
+        (HEALTHY, "environment.healthcheck.timeout_sec"),
+        (HEALTHY, "environment.healthcheck.retries"),
+    ],
+)
+def test_a_limit_or_time_out_that_is_zero_or_negative_is_refused(problems_of, table, key, value):
+    (problem,) = problems_of(f"{table}\n{key.rpartition('.')[2]} = {value}")
+    assert problem.key == key
+    assert problem.message
 
 
 @pytest.mark.parametrize(
@@ -293,6 +366,7 @@ def test_a_literal_credential_is_refused_and_never_repeated(problems_of, header)
     assert "abc123" not in str(found[0].wire())
 
 
+@pytest.mark.requirement("G-EVAL-17.unknown_key", "G-EVAL-21.3")
 def test_an_unknown_key_comes_with_the_nearest_known_one_and_its_line(problems_of):
     problem = problems_of("\n[agent]\ntimeout_secs = 5\n")[0].wire()
     assert problem == {
@@ -305,12 +379,14 @@ def test_an_unknown_key_comes_with_the_nearest_known_one_and_its_line(problems_o
     }
 
 
+@pytest.mark.requirement("G-EVAL-17.unknown_key", "G-EVAL-21.3")
 def test_a_misspelt_section_is_refused(problems_of):
     problem = problems_of("[enviroment]\ncpus = 1\n")[0]
     assert (problem.key, problem.line) == ("enviroment", 1)
     assert "environment" in problem.message
 
 
+@pytest.mark.requirement("G-EVAL-17.unknown_key")
 def test_artifacts_below_a_table_are_explained(problems_of):
     problem = problems_of('[environment]\ncpus = 1\nartifacts = ["/x"]\n')[0]
     assert (problem.key, problem.line) == ("environment.artifacts", 3)
@@ -318,11 +394,13 @@ def test_artifacts_below_a_table_are_explained(problems_of):
     assert "[[artifacts]]" in problem.message
 
 
+@pytest.mark.requirement("G-EVAL-17.newer_schema", "G-EVAL-21.3")
 def test_a_newer_schema_names_the_newest_readable_one(problems_of):
     problem = problems_of('schema_version = "9.9"')[0]
     assert '"1.4"' in problem.message
 
 
+@pytest.mark.requirement("G-EVAL-17.parse", "G-EVAL-21.3")
 def test_a_text_that_is_no_toml_is_placed(problems_of):
     problem = problems_of("[agent]\ntimeout_sec = = 5\n")[0]
     assert (problem.file, problem.line) == ("t/task.toml", 2)

@@ -106,6 +106,7 @@ def test_an_archive_that_leaves_its_folder_is_refused_whole(server: Running) -> 
         assert http.get(f"/v1/datasets/{name}").status_code == 404
 
 
+@pytest.mark.requirement("G-EVAL-17.broken_folder", "G-EVAL-18.37")
 def test_a_broken_task_beside_a_good_one_refuses_the_upload_and_names_the_folder(
     server: Running, tmp_path: Path
 ) -> None:

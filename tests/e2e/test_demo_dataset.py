@@ -7,9 +7,9 @@ from typing import Any
 
 import httpx2
 import pytest
-from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
+from mcp import Client
 from tests.e2e.conftest import Running
 
 AGENTS = {"tollbar/oracle": 1.0, "tollbar/nop": 0.0}
@@ -28,6 +28,7 @@ def judge(job: dict[str, Any], score: float) -> None:
     assert job["budget"]["reserved_usd"] == "0"
 
 
+@pytest.mark.requirement("G-EVAL-18.21")
 @pytest.mark.parametrize(("profile", "score"), AGENTS.items())
 def test_over_http(server: Running, profile: str, score: float) -> None:
     body = {"dataset": "demo/mini@1", "profile_name": profile, "attempts": ATTEMPTS, "max_cost_usd": 1}

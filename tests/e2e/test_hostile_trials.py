@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from tests.e2e.conftest import Running
+from tests.e2e.machine import HIDING, living, new_mark
 from tests.e2e.tasks import Ended, run_folder, toml, write_task
 
 SHELL: Final = "#!/bin/sh\n"
 CANARY: Final = uuid.uuid4().hex
 """What the server knows and no sandbox, log, answer or artifact may show."""
 
-MARK: Final = str(9 * 10**8 + uuid.uuid4().int % 10**8)
-"""A number of seconds that no other sleep on this machine has."""
+MARK: Final = new_mark()
 
 SEPARATE: Final = 'environment_mode = "separate"'
 ZERO: Final = "echo 0 > /logs/verifier/reward.txt\n"
@@ -54,17 +52,6 @@ DECLARED: Final = {
     ),
 }
 """The same where the task declares one of the verifier's own places as an artifact."""
-
-HIDING: Final = f"""trap '' TERM HUP INT
-setsid sleep {MARK} &
-nohup sleep {MARK} > /dev/null 2>&1 &
-(setsid sh -c 'trap "" TERM HUP; sleep {MARK} & sleep {MARK}' > /dev/null 2>&1 < /dev/null &)
-python3 -c 'import os
-if os.fork(): os._exit(0)
-os.setsid()
-if os.fork(): os._exit(0)
-os.execvp("sleep", ["sleep", "{MARK}"])'
-"""
 
 COUNT: Final = "ls -d /proc/[0-9]* | wc -l > /logs/verifier/processes; echo 1 > /logs/verifier/reward.txt\n"
 
@@ -136,12 +123,12 @@ def ended(server: Running, tmp_path_factory: pytest.TempPathFactory) -> Ended:
         "tests": {"solution/solve.sh": SHELL + PLANT_TESTS},
         "tree": {"solution/solve.sh": SHELL + TREE},
         "undead": {
-            "solution/solve.sh": f"{SHELL}{HIDING}sleep {MARK}\n",
+            "solution/solve.sh": f"{SHELL}{HIDING.format(mark=MARK)}sleep {MARK}\n",
             "tests/test.sh": SHELL + COUNT,
             "task.toml": toml(agent_s=2),
         },
         "undead-verifier": {
-            "tests/test.sh": f"{SHELL}{ZERO}{HIDING}sleep {MARK}\n",
+            "tests/test.sh": f"{SHELL}{ZERO}{HIDING.format(mark=MARK)}sleep {MARK}\n",
             "task.toml": toml(verifier_s=2),
         },
         "loot": loot,
@@ -198,16 +185,6 @@ def test_a_hostile_tree_costs_only_its_hostile_members_and_each_refusal_stands_o
     files = {item["name"] for item in trial["artifacts"]["items"] if item["kind"] == "output"}
     assert files == {"logs/artifacts/kept.txt", "logs/artifacts/closed/file"}
     assert ended.content("tree", "logs/artifacts/closed/file") == b"inside\n"
-
-
-def living(mark: str) -> list[str]:
-    """Returns the command lines on this machine that hold `mark`, but for this test's own."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        with contextlib.suppress(OSError):
-            if entry.name.isdigit() and mark.encode() in (entry / "cmdline").read_bytes():
-                found.append((entry / "cmdline").read_text())
-    return found
 
 
 @pytest.mark.requirement("G-EVAL-18.2", "G-EVAL-9.agent_timeout")

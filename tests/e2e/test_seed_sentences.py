@@ -169,7 +169,7 @@ async def test_each_tool_needs_its_capability_and_no_other(server: Running, tool
     assert answer.get("code") in {None, "JOB_NOT_FOUND", "TRIAL_NOT_FOUND"}
 
 
-@pytest.mark.requirement("EV-KEY-read_only_submits", "G-MCP-20.30")
+@pytest.mark.requirement("EV-KEY-read_only_submits")
 async def test_a_read_only_key_reads_and_cannot_submit_or_stop(server: Running) -> None:
     key = await new_key(server, "Read only")
     assert (await call(server, "envloop_dataset_get", key, name="demo/mini"))["name"] == "demo/mini"
@@ -261,7 +261,7 @@ async def test_the_status_has_status_phase_scores_so_far_and_counts(server: Runn
 @pytest.mark.requirement(
     "EV-TOOL-job_result", "EV-RESULT-score", "EV-RESULT-pass", "EV-RESULT-pass@k", "EV-RESULT-pass^k",
     "EV-RESULT-budget", "EV-RESULT-cost", "EV-RESULT-trials", "EV-CAP-shows", "EV-TOOL-trial_result",
-    "EV-TRIAL-status", "EV-TRIAL-reward", "EV-TRIAL-structured", "EV-TRIAL-artifacts",
+    "EV-TRIAL-status", "EV-TRIAL-reward", "EV-TRIAL-structured", "EV-TRIAL-artifacts", "G-EVAL-18.13",
 )  # fmt: skip
 async def test_the_result_has_scores_budget_cost_and_trials_with_their_rewards(server: Running) -> None:
     job = await submitted(server, "result", attempts=4, runner="envhub/metered@main", max_cost_usd="7.5")

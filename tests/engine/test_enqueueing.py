@@ -20,6 +20,7 @@ async def notes(database: Database) -> Database:
     return database
 
 
+@pytest.mark.requirement("G-ENG-16.4")
 async def test_work_is_committed_with_our_rows(notes: Database) -> None:
     async with client_of(notes) as engine:
         async with notes.transaction() as session:
@@ -39,6 +40,7 @@ async def test_work_is_committed_with_our_rows(notes: Database) -> None:
     ]
 
 
+@pytest.mark.requirement("G-ENG-16.4")
 async def test_a_rolled_back_transaction_leaves_no_work(notes: Database) -> None:
     async def submit(engine: DbosEngine) -> None:
         async with notes.transaction() as session:
@@ -54,6 +56,7 @@ async def test_a_rolled_back_transaction_leaves_no_work(notes: Database) -> None
         assert await ask(notes, f"SELECT * FROM {table}") == []
 
 
+@pytest.mark.requirement("G-ENG-16.4")
 async def test_an_id_that_exists_is_refused_and_the_transaction_goes_on(notes: Database) -> None:
     async with client_of(notes) as engine:
         await enqueue(notes, engine, Work("job:a", "job", "control", ("first",)))
@@ -66,6 +69,7 @@ async def test_an_id_that_exists_is_refused_and_the_transaction_goes_on(notes: D
     assert await ask(notes, "SELECT inputs::jsonb -> 'positionalArgs' FROM dbos.workflow_input") == [(["first"],)]
 
 
+@pytest.mark.requirement("G-ENG-16.4")
 async def test_our_statements_still_find_our_tables_after_an_enqueue(notes: Database) -> None:
     async with client_of(notes) as engine, notes.transaction() as session:
         before = await session.scalar(text("SHOW search_path"))
@@ -80,6 +84,7 @@ async def test_five_hundred_pieces_of_work_go_in_one_transaction(notes: Database
         assert len(await engine.state([f"trial:{n}:1" for n in range(600)])) == 500
 
 
+@pytest.mark.requirement("G-ENG-16.6")
 async def test_smaller_priorities_start_first_and_a_row_without_one_before_all(database: Database) -> None:
     started: list[str] = []
 

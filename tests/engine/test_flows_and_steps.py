@@ -35,6 +35,7 @@ async def working(
         yield engine
 
 
+@pytest.mark.requirement("G-ENG-16.8")
 async def test_a_flow_runs_on_the_loop_that_called_start(database: Database) -> None:
     loops: list[asyncio.AbstractEventLoop] = []
 
@@ -51,6 +52,7 @@ async def test_a_flow_runs_on_the_loop_that_called_start(database: Database) -> 
     assert loops == [asyncio.get_running_loop()] * 3
 
 
+@pytest.mark.requirement("G-ENG-16.3")
 async def test_everything_that_is_stored_is_json(database: Database) -> None:
     async def give() -> Any:
         return {"facts": [1, None, "x"]}
@@ -100,6 +102,7 @@ async def test_a_step_that_hangs_is_ended_by_its_backstop(database: Database) ->
     assert ended.is_set()
 
 
+@pytest.mark.requirement("G-ENG-16.9")
 async def test_a_cancel_runs_the_finally_of_a_preemptible_step_and_ends_its_child(database: Database) -> None:
     children: list[asyncio.subprocess.Process] = []
 
@@ -184,6 +187,7 @@ async def test_a_flow_that_is_cancelled_while_it_waits_for_a_slot_runs_no_step(d
     assert ran == ["a", "c"]
 
 
+@pytest.mark.requirement("G-ENG-16.1")
 async def test_work_that_was_cancelled_before_it_was_claimed_never_starts(database: Database) -> None:
     async def body(engine: DbosEngine) -> None:
         raise AssertionError("started")
@@ -196,6 +200,7 @@ async def test_work_that_was_cancelled_before_it_was_claimed_never_starts(databa
         assert await state_of(engine, "before") is EngineState.CANCELLED
 
 
+@pytest.mark.requirement("G-ENG-16.2", "G-ENG-17.pickle")
 async def test_a_pickled_row_is_refused_and_the_worker_goes_on(database: Database, tmp_path: Any) -> None:
     import base64
     import pickle  # noqa: TID251 - this is the attack
@@ -230,6 +235,7 @@ async def test_a_process_without_queues_of_its_own_still_serves_the_internal_one
         assert await state_of(engine, "it") is EngineState.ENQUEUED
 
 
+@pytest.mark.requirement("G-ENG-16.5")
 async def test_work_without_a_version_goes_to_the_newest_registered_one_alone(database: Database) -> None:
     async def body(engine: DbosEngine) -> None:
         return None

@@ -265,6 +265,7 @@ async def test_the_capacity_is_what_living_workers_may_hold(database: Database) 
         assert await capacity(session, "docker") == 0
 
 
+@pytest.mark.requirement("G-ENG-16.11")
 async def test_claimed_work_that_runs_nowhere_is_found_by_the_second_audit(database: Database, above: Above) -> None:
     release = asyncio.Event()
 

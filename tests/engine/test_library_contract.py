@@ -6,6 +6,7 @@ import asyncio
 import inspect
 from importlib.metadata import version
 
+import pytest
 from dbos import DBOSClient
 from dbos._serialization import DefaultSerializer
 from tests.engine.helpers import ask
@@ -24,6 +25,7 @@ def test_the_library_is_the_measured_one() -> None:
     assert version("dbos").startswith("3.4.")
 
 
+@pytest.mark.requirement("G-ENG-16.1")
 def test_the_calls_of_a_take_over_have_the_signatures_that_were_verified() -> None:
     listing = keyword_only(DBOSClient.list_workflows_async)
     assert {"status", "executor_id", "limit", "load_input", "load_output", "completed_before", "workflow_ids"} <= set(
@@ -34,6 +36,7 @@ def test_the_calls_of_a_take_over_have_the_signatures_that_were_verified() -> No
     assert {"delete_children"} <= set(keyword_only(DBOSClient.delete_workflows_async))
 
 
+@pytest.mark.requirement("G-ENG-16.2")
 def test_pickle_is_refused_where_rows_are_read_and_nowhere_else() -> None:
     assert DefaultSerializer.deserialize.__module__ == "tollbar.engine.guard"
     assert DefaultSerializer.serialize.__module__ == "dbos._serialization"
@@ -50,6 +53,7 @@ async def test_the_engine_makes_its_tables_in_a_schema_of_its_own_once(empty_dat
     await database.close()
 
 
+@pytest.mark.requirement("G-ENG-16.12")
 async def test_the_columns_and_states_that_we_read_exist(database: Database) -> None:
     found = dict(
         await ask(

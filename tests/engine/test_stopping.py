@@ -51,6 +51,7 @@ def trial(name: str) -> Work:
     return Work(f"trial:{name}:1", "trial", "trials.bwrap", (name,))
 
 
+@pytest.mark.requirement("G-ENG-16.13")
 async def test_stopping_runs_every_finally_and_leaves_the_work_claimed(database: Database) -> None:
     trials = Trials()
     async with engine_of(database, trials.register, executor_id="first") as engine:
@@ -94,6 +95,7 @@ async def test_nothing_begins_after_a_halt_and_what_was_claimed_stays_claimed(da
         assert [item.id for item in await client.pending_of("first")] == ["trial:a:1"]
 
 
+@pytest.mark.requirement("G-ENG-16.1")
 async def test_a_finished_step_is_not_run_again_by_the_next_worker(database: Database) -> None:
     first = Trials()
     engine = DbosEngine(database.url, "first")
@@ -113,6 +115,7 @@ async def test_a_finished_step_is_not_run_again_by_the_next_worker(database: Dat
     assert second.log == ["grade a"]
 
 
+@pytest.mark.requirement("G-ENG-16.14")
 async def test_a_changed_order_of_steps_ends_the_work_with_an_error_that_says_so(database: Database) -> None:
     first = Trials()
     engine = DbosEngine(database.url, "first")
@@ -138,6 +141,7 @@ async def test_a_changed_order_of_steps_ends_the_work_with_an_error_that_says_so
     ]
 
 
+@pytest.mark.requirement("G-ENG-16.1", "G-ENG-16.10")
 async def test_a_former_owner_finishes_no_step_after_a_resume(database: Database) -> None:
     log, gates = list[str](), [asyncio.Event(), asyncio.Event()]
     gates[1].set()
@@ -170,6 +174,7 @@ async def test_a_former_owner_finishes_no_step_after_a_resume(database: Database
     assert await ask(database, "SELECT output FROM dbos.operation_outputs WHERE function_name = 'wait'") == [("1",)]
 
 
+@pytest.mark.requirement("G-ENG-16.1")
 async def test_resume_keeps_priority_and_leaves_ended_work_alone(database: Database) -> None:
     async with client_of(database) as client:
         await enqueue(database, client, Work("held", "x", "control", (), 7), Work("done", "x", "control"))

@@ -7,6 +7,7 @@ import http.client
 import json
 from contextlib import closing
 
+import pytest
 from tests.http.conftest import AUTOMATION, READ_ONLY, b64, code_of, dataset_tar
 from tests.http.served import served
 
@@ -27,6 +28,7 @@ def _post(port, path, key, body, chunked=False):
         return answer.status, json.loads(answer.read())["code"]
 
 
+@pytest.mark.requirement("G-HTTP-16.3")
 async def test_a_client_that_sends_before_it_reads_sees_why_it_was_refused(world):
     async with served(world.app) as port:
         for key, body, chunked, expected in (

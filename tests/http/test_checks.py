@@ -95,6 +95,7 @@ async def test_a_request_without_an_origin_gets_no_cross_origin_headers(world):
         assert "access-control-allow-origin" not in (await client.get("/v1/me")).headers
 
 
+@pytest.mark.requirement("G-HTTP-16.3", "TM-LIMIT-retry_after")
 async def test_each_key_has_its_own_minute_and_the_next_request_is_a_429(world):
     tight = world.changed(limiter=memory_limiter(per_key=3))
     async with tight.client() as client:

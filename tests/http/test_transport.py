@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from tests.http.conftest import AUTOMATION, b64, code_of
 
 JSON = {"Content-Type": "application/json"}
 
 
+@pytest.mark.requirement("G-HTTP-16.3")
 async def test_an_unknown_route_is_a_404_with_a_code(ask):
     for path in ["/v1/nothing", "/api/v1/nothing", "/v1", "/", "/v1/job/a/b/c", "/v2/me"]:
         answer = await ask("GET", path)
         assert (answer.status_code, code_of(answer)) == (404, "NOT_FOUND")
 
 
+@pytest.mark.requirement("G-HTTP-16.3")
 async def test_a_trailing_slash_is_a_404_and_never_a_redirect(ask):
     for path in ["/v1/me/", "/v1/job/", "/api/v1/datasets/"]:
         answer = await ask("GET", path)
@@ -22,6 +25,7 @@ async def test_a_trailing_slash_is_a_404_and_never_a_redirect(ask):
         assert "slash" in answer.json()["hint"]
 
 
+@pytest.mark.requirement("G-HTTP-16.3")
 async def test_a_wrong_method_is_a_405_that_lists_all_methods_of_the_path(ask):
     for method, path, allow in [
         ("DELETE", "/v1/job", "GET, POST"),
@@ -40,6 +44,7 @@ async def test_a_wrong_method_is_a_405_that_lists_all_methods_of_the_path(ask):
             assert code_of(answer) == "METHOD_NOT_ALLOWED"
 
 
+@pytest.mark.requirement("G-HTTP-16.3")
 async def test_a_body_that_is_not_strict_json_is_a_400(ask):
     for body in [
         b"",
@@ -58,6 +63,7 @@ async def test_a_body_that_is_not_strict_json_is_a_400(ask):
         assert (answer.status_code, code_of(answer)) == (400, "INVALID_REQUEST")
 
 
+@pytest.mark.requirement("G-HTTP-16.3")
 async def test_a_body_that_is_no_object_is_a_422(ask):
     for body in [b"[]", b'"job"', b"null", b"7"]:
         answer = await ask("POST", "/v1/job", content=body, headers=JSON)
@@ -96,6 +102,7 @@ async def test_the_body_of_a_submission_must_say_that_it_is_json(ask):
         assert code_of(answer) == ("UNSUPPORTED_MEDIA_TYPE" if status == 415 else "INVALID_DATASET_SELECTOR")
 
 
+@pytest.mark.requirement("G-HTTP-16.3")
 async def test_a_get_with_a_json_content_type_and_a_post_without_a_body_work(ask, world):
     assert (await ask("GET", "/v1/me", headers=JSON)).status_code == 200
     job = await world.submit()
@@ -111,6 +118,7 @@ async def test_unknown_query_parameters_are_ignored_and_unknown_body_members_are
     assert [field["path"] for field in answer.json()["fields"]] == ["colour"]
 
 
+@pytest.mark.requirement("G-HTTP-16.3")
 async def test_no_answer_is_compressed_or_kept_by_a_cache(ask):
     for accepted in ["gzip", "br, gzip, deflate", "identity"]:
         answer = await ask("GET", "/v1/openapi.json", headers={"Accept-Encoding": accepted})
@@ -171,6 +179,7 @@ async def test_a_cursor_belongs_to_its_list_its_filters_and_its_project(ask, wor
     assert code_of(answer) == "INVALID_CURSOR"
 
 
+@pytest.mark.requirement("G-HTTP-16.3")
 async def test_an_unexpected_failure_is_a_500_whose_id_the_log_has_and_tells_nothing(world, log_lines):
     @world.app.get("/v1/planted")
     async def planted() -> None:

@@ -20,6 +20,7 @@ def task(*rewards: float) -> TaskScore:
     return TaskScore(n, sum(r >= 1 for r in rewards), math.fsum(rewards) / n if n else 0.0)
 
 
+@pytest.mark.requirement("G-EVAL-18.15")
 @pytest.mark.parametrize(
     ("c", "at", "hat"),
     [
@@ -42,6 +43,7 @@ def test_large_samples_do_not_lose_digits() -> None:
     assert statistics.pass_at_k(200, 10, 100) == pytest.approx(0.999228973937282, abs=1e-14)
 
 
+@pytest.mark.requirement("G-EVAL-18.15")
 @pytest.mark.parametrize("n", range(1, 7))
 def test_both_measures_equal_the_share_of_k_subsets_by_enumeration(n: int) -> None:
     for c, k in itertools.product(range(n + 1), range(1, n + 1)):
@@ -51,11 +53,13 @@ def test_both_measures_equal_the_share_of_k_subsets_by_enumeration(n: int) -> No
         assert statistics.pass_hat_k(n, c, k) == pytest.approx(sum(all(s) for s in subsets) / len(subsets))
 
 
+@pytest.mark.requirement("G-EVAL-18.11")
 def test_fewer_attempts_than_k_have_no_value() -> None:
     assert statistics.pass_at_k(2, 2, 3) is None
     assert statistics.pass_hat_k(2, 2, 3) is None
 
 
+@pytest.mark.requirement("G-EVAL-18.11", "G-EVAL-18.41")
 def test_tasks_that_lost_attempts_weigh_as_much_as_complete_ones() -> None:
     tasks = [task(1, 1, 1, 0, 1), task(0, 0, 1, 0), task(1, 1, 1, 1, 1), task(0.5, 0)]
     scores = statistics.score(tasks, attempts=5, n_total=20)
@@ -69,6 +73,7 @@ def test_tasks_that_lost_attempts_weigh_as_much_as_complete_ones() -> None:
     assert statistics.standard_error([0.8, 0.25, 1, 0.25]) == pytest.approx(0.192029, abs=1e-6)
 
 
+@pytest.mark.requirement("G-EVAL-18.41")
 def test_a_complete_job_gives_the_published_interval() -> None:
     rows = ["1111", "1011", "0000", "1100", "1110", "0100"]
     scores = statistics.score([task(*map(float, row)) for row in rows], attempts=4, n_total=24)
@@ -78,6 +83,7 @@ def test_a_complete_job_gives_the_published_interval() -> None:
     assert scores.pass_hat == pytest.approx({1: 0.541667, 2: 0.361111, 3: 0.25, 4: 0.166667}, abs=1e-6)
 
 
+@pytest.mark.requirement("G-EVAL-18.41")
 def test_the_vector_of_the_contract_page() -> None:
     tasks = [task(1, 1, 1), task(1, 0, 0.5), task(0, 0), task(1, 0.5, 0)]
     scores = statistics.score(tasks, attempts=3, n_total=12)

@@ -19,9 +19,6 @@ from tests.support import ManualClock
 
 from mcp import Client
 from tollbar.db.session import Database
-from tollbar.jobs import store as jobs_store
-from tollbar.jobs.states import TrialState
-from tollbar.kit.ids import new_id
 
 URL = f"{ORIGIN}/v1/mcp"
 ERAS = ("auto", "legacy")
@@ -106,28 +103,3 @@ def refusal(answer: httpx2.Response) -> dict[str, Any]:
     assert (body["jsonrpc"], "result" in body) == ("2.0", False)
     assert body["error"]["data"]["status"] == answer.status_code
     return body["error"]
-
-
-async def ended_trials(world: World, job_id: str, rewards: dict[str, list[float | str]]) -> None:
-    """Ends a Job's Trials as a worker does: per task a list of rewards, or of reasons where there is none."""
-    now, seq = world.clock.now(), 0
-    async with world.database.transaction() as session:
-        tasks = {task.task_id: task for task in await jobs_store.tasks(session, job_id)}
-        for task_id, outcomes in rewards.items():
-            for attempt, outcome in enumerate(outcomes, start=1):
-                task, scored = tasks[task_id], not isinstance(outcome, str)
-                seq += 1
-                state = TrialState.SUCCEEDED if scored else TrialState.FAILED
-                row = {
-                    "id": new_id("trial"), "job_id": job_id, "project_id": world.actor.project_id, "seq": seq,
-                    "task_seq": task.seq, "task_name": task.name, "task_id": task_id, "task_digest": task.digest,
-                    "attempt": attempt, "state": state.value, "reward": outcome if scored else None,
-                    "passed": outcome >= task.threshold if scored else None, "reason": None if scored else outcome,
-                    "agent_outcome": "completed" if scored else None, "created_at": now, "started_at": now,
-                    "finished_at": now,
-                }  # fmt: skip
-                await jobs_store.add_trials(session, [row])
-                await jobs_store.add_to_task(
-                    session, job_id, task.seq, state, row["reward"], passed=bool(row["passed"])
-                )
-        await jobs_store.mark_expanded(session, job_id)

@@ -79,6 +79,7 @@ async def test_tools_that_return_what_a_run_wrote_call_it_untrusted(app, world):
         assert len(client.instructions) < 2000
 
 
+@pytest.mark.requirement("G-MCP-20.12", "G-MCP-20.13")
 @pytest.mark.parametrize("era", ERAS)
 async def test_schemas_are_what_the_apis_of_models_take(app, world, era):
     tools = await listed(app, world, era)

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from jsonschema.validators import Draft202012Validator
-from tests.mcp.conftest import ERAS, body_of, connected, ended_trials
+from tests.mcp.conftest import ERAS, body_of, connected
+from tests.mcp.worked import worked
 from tests.mcp.world import AUTOMATION, World, http_client
 
 REWARDS = {
@@ -21,7 +22,7 @@ async def submitted(world: World, app: Any, **more: Any) -> str:
     async with http_client(app, world.secrets[AUTOMATION]) as http:
         body = {"dataset": "demo/mini@1", "attempts": 3, "max_cost_usd": 1, **more}
         job_id = (await http.post("/v1/job", json=body)).json()["job_id"]
-    await ended_trials(world, job_id, REWARDS)
+    await worked(world, job_id, REWARDS)
     return job_id
 
 
@@ -123,7 +124,7 @@ async def test_a_result_of_a_hundred_attempts_stays_small(app, world, call):
     async with http_client(app, world.secrets[AUTOMATION]) as http:
         body = {"dataset": "demo/mini@1", "attempts": 100}
         job_id = (await http.post("/v1/job", json=body)).json()["job_id"]
-    await ended_trials(world, job_id, {"greeting": [1.0] * 60 + ["REWARD_MISSING"] * 40})
+    await worked(world, job_id, {"greeting": [1.0] * 60 + ["REWARD_MISSING"] * 40})
     async with connected(app, world.secrets[AUTOMATION], "auto") as client:
         result = await client.call_tool("envloop_job_result", {"job_id": job_id})
     assert len(body_of(result)["trials"]["items"]) == 50

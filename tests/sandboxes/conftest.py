@@ -9,6 +9,7 @@ import tempfile
 import textwrap
 import threading
 import uuid
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,23 @@ from tollbar.sandboxes.cgroups import Cgroups
 from tollbar.sandboxes.folders import remove_tree
 from tollbar.sandboxes.identity import Identity, first_closed
 from tollbar.sandboxes.interface import Form, ImageRef, Limits, Purpose, SandboxName, SandboxSpec
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "forms(*forms): the forms of a sandbox for which a test runs; without it all")
+
+
+def pytest_generate_tests(metafunc):
+    """Runs every test that makes a sandbox for each form, because both must hold the same."""
+    if "sandbox_form" in metafunc.fixturenames:
+        marker = metafunc.definition.get_closest_marker("forms")
+        metafunc.parametrize("sandbox_form", list(Form) if marker is None else marker.args, ids=str, indirect=True)
+
+
+@pytest.fixture
+def sandbox_form(request):
+    """The form of the sandboxes of a test."""
+    return request.param
 
 
 def make_open_folder() -> Path:
@@ -53,29 +71,44 @@ def ready(shared_folder):
 
 
 @pytest.fixture
-def provider(ready, shared_folder):
-    return BwrapProvider(shared_folder / "sandboxes", host="here")
+async def provider(ready, shared_folder):
+    provider = BwrapProvider(shared_folder / "sandboxes", host="here")
+    yield provider
+    await provider.kill_all()
 
 
 @pytest.fixture
-def watched_provider(ready, shared_folder):
-    """A provider on a machine whose control groups cannot be used."""
-    return BwrapProvider(shared_folder / "sandboxes", host="here", cgroups=Cgroups())
+async def watched_provider(ready, shared_folder):
+    """A provider on a machine whose control groups cannot be used, nor loop devices."""
+    provider = BwrapProvider(shared_folder / "sandboxes", host="here", cgroups=Cgroups(), disk_images=False)
+    yield provider
+    await provider.kill_all()
 
 
 def spec_of(
-    name=None, *, limits=None, env=None, inputs=(), directories=(), workdir="/app", layers=(), purpose=Purpose.AGENT
+    form,
+    name=None,
+    *,
+    limits=None,
+    env=None,
+    inputs=(),
+    directories=(),
+    workdir="/app",
+    layers=(),
+    purpose=Purpose.AGENT,
+    disk_level="watched",
 ):
     return SandboxSpec(
         name=name or SandboxName(f"trial_{uuid.uuid4().hex[:12]}", 0, purpose),
         owner="worker-1",
-        form=Form.ONE_SHOT,
+        form=form,
         image=ImageRef("", tuple(layers), workdir, {}),
         workdir=workdir,
         env=env or {},
         limits=limits or Limits(memory_mb=256, pids=64, disk_mb=256),
         inputs=tuple(inputs),
         directories=tuple(directories),
+        disk_level=disk_level,
     )
 
 
@@ -84,29 +117,34 @@ class Box:
 
     def __init__(self, sandbox):
         self.sandbox = sandbox
-        self.upper = Path(sandbox.handle.data["directory"]) / "up"
+        self.form = sandbox.spec.form
+        self.upper = Path(sandbox.handle.data["upper"])
 
     async def sh(self, script, **options):
-        """Runs a shell script; a new command each time."""
-        await self.sandbox.kill()
+        """Runs a shell script; a new command each time, in the same world where the form has one."""
+        await self._make_ready()
         return await self.sandbox.exec(["sh", "-c", script], **{"timeout_s": 20, **options})
 
     async def python(self, code, **options):
         """Runs Python code inside and returns its standard output; fails when it fails."""
-        await self.sandbox.kill()
+        await self._make_ready()
         argv = ["python3", "-c", textwrap.dedent(code)]
         result = await self.sandbox.exec(argv, **{"timeout_s": 20, **options})
         assert result.exit_code == 0, result.stderr_tail.decode()
         return result.stdout_tail.decode()
 
+    async def _make_ready(self):
+        if self.form is Form.ONE_SHOT:
+            await self.sandbox.kill()
+
 
 @pytest.fixture
-async def new_box(provider):
-    """Makes sandboxes that go with the test; `new_box(provider=...)` takes another provider."""
+async def new_box(provider, sandbox_form):
+    """Makes sandboxes of the test's form that go with it; `new_box(provider=...)` takes another provider."""
     made = []
 
     async def make(*, provider=provider, **options):
-        sandbox = await provider.create(spec_of(**options))
+        sandbox = await provider.create(spec_of(sandbox_form, **options))
         made.append(sandbox)
         return Box(sandbox)
 
@@ -121,9 +159,9 @@ async def box(new_box):
 
 
 @pytest.fixture
-def make_spec():
-    """Returns the function that describes sandboxes."""
-    return spec_of
+def make_spec(sandbox_form):
+    """Returns the function that describes sandboxes of the test's form."""
+    return partial(spec_of, sandbox_form)
 
 
 @pytest.fixture
@@ -197,8 +235,9 @@ class Host:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
     def members(self, folder: str) -> set[int]:
-        """Returns the pids in a control group."""
-        return set(map(int, Path(folder, "cgroup.procs").read_text().split()))
+        """Returns the pids in a control group and below it."""
+        files = [Path(path, "cgroup.procs") for path, _, _ in os.walk(folder)]
+        return {int(pid) for file in files for pid in file.read_text().split()}
 
     def cgroups(self, part: str) -> list[str]:
         """Returns the control groups whose name holds a text."""

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tollbar.sandboxes.errors import EnvironmentStartFailed, SandboxLost
+from tollbar.sandboxes.interface import Form, Limits
 from tollbar.sandboxes.process import Tree
 
 HIDING = """
@@ -61,6 +62,7 @@ async def test_a_missing_working_directory_is_said_and_not_taken_for_the_command
     assert (failed.value.reason, failed.value.detail) == ("ENVIRONMENT_START_FAILED", "start")
 
 
+@pytest.mark.forms(Form.ONE_SHOT)
 async def test_the_end_of_the_command_ends_every_process_that_hides(box, host):
     mark = host.marker()
     result = await box.sandbox.exec(["sh", "-c", HIDING.format(mark=mark) + "sleep 0.3; exit 7"], timeout_s=20)
@@ -81,8 +83,6 @@ async def test_a_time_out_returns_in_time_and_leaves_no_process(box, host):
 
 
 async def test_a_fork_bomb_is_gone_with_its_sandbox(new_box, make_spec, host):
-    from tollbar.sandboxes.interface import Limits
-
     box = await new_box(limits=Limits(memory_mb=256, pids=64, disk_mb=64))
     mark = host.marker()
     bomb = f"import os\nwhile True:\n try:\n  os.fork()\n except OSError:\n  pass\n#{mark}"
@@ -107,6 +107,7 @@ async def test_kill_while_a_command_runs_makes_exec_say_that_the_sandbox_was_los
     assert host.living(mark) == []
 
 
+@pytest.mark.forms(Form.ONE_SHOT)
 async def test_a_second_command_needs_a_kill_between_and_then_sees_the_files_of_the_first(box):
     await box.sandbox.exec(["sh", "-c", "echo one > /app/file"], timeout_s=10)
     with pytest.raises(RuntimeError):
@@ -187,8 +188,8 @@ async def test_a_watchdog_that_comes_during_the_start_lets_no_command_begin(prov
 async def test_a_sandbox_that_somebody_else_ends_is_lost_and_not_a_failure_of_its_command(box, host):
     mark = host.marker()
     running = asyncio.create_task(box.sandbox.exec(["sleep", mark], timeout_s=20))
-    [outer] = [pid for pid in await host.came(mark, 2) if host.parent(pid) == os.getpid()]
     await host.sleeping(mark)
+    [outer] = [pid for pid in host.living(str(box.upper)) if host.parent(pid) == os.getpid()]
     os.kill(outer, signal.SIGKILL)
     with pytest.raises(SandboxLost) as lost:
         await running

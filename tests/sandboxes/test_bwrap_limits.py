@@ -14,9 +14,9 @@ ALLOCATE = "import time; held = [b'x' * (1 << 20) for _ in range({mib})]; time.s
 
 
 @pytest.fixture
-def kernel(provider, ready):
+async def kernel(provider):
     """Skips where the kernel cannot be asked to hold limits."""
-    asyncio.run(provider.preflight())
+    await provider.preflight()
     if provider.capabilities().limits["memory"] != "kernel":
         pytest.skip("control groups cannot be used here")
 

@@ -100,12 +100,17 @@ def _snapshot(row: ProfileVersionRow) -> ProfileSnapshot:
         raise InvalidProfile(row.name, "it names no agent")
     if agent not in ADAPTERS:
         raise InvalidProfile(row.name, f"there is no agent {agent!r} (known: {', '.join(sorted(ADAPTERS))})")
-    given = row.spec.get("spec", {}).get("params", {})
-    params = {str(key).upper(): value for key, value in given.items()}
+    params = {str(key).upper(): value for key, value in _given(row.spec).items()}
     unknown = sorted(set(params) - ADAPTERS[agent].parameters)
     if unknown:
         raise InvalidProfile(row.name, f"the agent {agent} does not know the parameter {unknown[0]}")
     return ProfileSnapshot(row.name, row.version, row.sha256, agent, row.spec.get("runner"), params)
+
+
+def _given(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the parameters of a profile: the first version of the form has them at the top."""
+    inner = spec if spec.get("schema_version") == "envplatform.profile/v1" else spec.get("spec") or {}
+    return inner.get("params") or {}
 
 
 async def list_page(session: AsyncSession, actor: Principal, page: PageRequest) -> Page[dict[str, Any]]:

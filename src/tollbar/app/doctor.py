@@ -76,7 +76,10 @@ def _folder(folder: Path) -> Finding:
     free_mb = shutil.disk_usage(place).free >> 20
     if free_mb < _SPACE_MB:
         return Finding(
-            "data", "warn", f"{folder}: {free_mb} MiB free", f"Make room, or use --data-dir (>= {_SPACE_MB})."
+            "data",
+            "warn",
+            f"{folder}: {free_mb} MiB free",
+            f"Free some space (at least {_SPACE_MB} MiB), or use another --data-dir.",
         )
     if not folder.exists():
         return Finding("data", "ok", f"{folder} will be made at the first start, {free_mb} MiB free")

@@ -1,140 +1,139 @@
-"""From the objects of the wire to what a page shows. A page computes nothing that the services do not say."""
+"""From the objects of the wire to what a page shows. A page scores nothing that the services do not say."""
 
 from __future__ import annotations
 
-import shlex
+from collections.abc import Mapping
+from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final
 
-from tollbar.kit.jsonio import compact
+from tollbar.console import matrix, repeat, words
+from tollbar.jobs.states import JobState
+from tollbar.kit.text import printable
 
-_SYMBOLS: Final = {
-    "pending": "○",
-    "running": "◐",
-    "stopping": "◑",
-    "completed": "●",
-    "failed": "✗",
-    "cancelled": "■",
-}
-_NONE: Final = "-"
+_ENDED: Final = ("succeeded", "failed", "cancelled")
+_COUNTED: Final = (*_ENDED, "running", "verifying", "starting", "stopping", "pending")
 
 
-def money(usd: str | None) -> str:
-    """Returns an amount with two decimals, or two significant digits below a cent; `-` for unknown."""
-    if usd is None:
-        return _NONE
-    amount = Decimal(usd)
-    if amount == 0 or amount >= Decimal("0.01"):
-        return f"{amount:.2f} USD"
-    return f"{amount.normalize():.2g} USD" if amount >= Decimal("0.0001") else f"{usd} USD"
-
-
-def number(value: float | None) -> str:
-    """Returns a score as it is shown; `-` for unknown, never 0."""
-    return _NONE if value is None else f"{value:.3g}"
-
-
-def interval(value: list[float] | None) -> str | None:
-    return None if value is None else f"{value[0]:.3g} to {value[1]:.3g}"
-
-
-def job_line(job: dict[str, Any]) -> dict[str, Any]:
+def job_line(job: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     """Returns a Job as the list shows it."""
     counts, budget = job["trial_counts"], job["budget"]
+    cap, error = budget["max_cost_usd"], job["error"]
     return {
         "id": job["job_id"],
-        "name": job["name"],
-        "tag": job["tag"],
+        "name": printable(job["name"]),
+        "tag": None if job["tag"] is None else printable(job["tag"]),
         "status": job["status"],
-        "symbol": _SYMBOLS[job["status"]],
-        "done": counts["succeeded"] + counts["failed"] + counts["cancelled"],
+        "symbol": words.SYMBOLS[job["status"]],
+        "why": None if error is None else error["code"],
+        "simulated": job["simulated"],
+        "done": sum(counts[name] for name in _ENDED),
         "total": counts["total"],
-        "score": number(job["score"]),
-        "interval": interval(job["intervals"]["score"]),
-        "spent": money(budget["spent_usd"]),
-        "cap": "no cap" if budget["max_cost_usd"] is None else money(budget["max_cost_usd"]),
-        "created_at": job["created_at"],
-    }
-
-
-def job_page(job: dict[str, Any], matrix: dict[str, Any]) -> dict[str, Any]:
-    """Returns what the page of one Job shows."""
-    budget, cap = job["budget"], job["budget"]["max_cost_usd"]
-    runner = f"{job['runner']['name']}@{job['runner']['source_ref'] or job['runner']['revision']}"
-    shown = {
-        **job_line(job),
-        "error": job["error"],
-        "final": job["final"],
         "n_scored": job["n_scored"],
         "n_total": job["n_total"],
-        "pass_rate": number(job["pass"]),
-        "pass_interval": interval(job["intervals"]["pass"]),
-        "threshold": f"{job['threshold']:g}",
-        "meter": None if cap is None else float(min(Decimal(1), Decimal(budget["spent_usd"]) / Decimal(cap))),
-        "reserved": money(budget["reserved_usd"]),
-        "verifier_cost": money(job["cost"]["verifier_usd"]),
-        "agent": job["agent"]["name"],
-        "profile": f"{job['profile']['name']}@{job['profile']['version']}",
-        "runner": runner,
-        "command": _command(job, runner),
-        "call": _call(job, runner),
+        "score": words.number(job["score"]),
+        "interval": words.interval(job["intervals"]["score"]),
+        "spent": words.money(budget["spent_usd"]),
+        "cap": "no cap" if cap is None else f"of {words.money(cap)}",
+        "created": words.moment(job["created_at"], now),
     }
+
+
+def job_page(job: Mapping[str, Any], found: Mapping[str, Any], now: datetime, only: str | None) -> dict[str, Any]:
+    """Returns what the page of one Job shows; `only` is the reason that its matrix is filtered by."""
+    missing = sum(job["trial_counts"][name] for name in ("failed", "cancelled"))
+    reasons = matrix.reasons(found["reasons"], missing)
+    chosen = only if only in {reason["code"] for reason in reasons} else None
     return {
-        "job": shown,
+        "job": {**job_line(job, now), **_facts(job, now)},
+        "ending": _ending(job),
+        "score": _measure(job, "score"),
+        "passes": _measure(job, "pass"),
+        "money": _money(job),
         "attempts": range(1, job["attempts"] + 1),
-        "tasks": [
-            {"task_id": task["task_id"], "cells": [_cell(cell) for cell in task["cells"]]} for task in matrix["tasks"]
-        ],
-        "complete": matrix["complete"],
-        "reasons": matrix["reasons"],
-        "passes": _passes(job) if job["n_scored"] else [],
+        "tasks": matrix.rows(found["tasks"], reasons, chosen),
+        "complete": found["complete"],
+        "reasons": reasons,
+        "only": chosen,
+        "by_k": _by_k(job) if job["n_scored"] else [],
+        "command": repeat.command(job),
+        "call": repeat.call(job),
     }
 
 
-def _cell(cell: dict[str, Any]) -> dict[str, Any]:
-    base = {"trial_id": cell["trial_id"], "attempt": cell["attempt"]}
-    if cell["reward"] is not None:
-        reward = number(cell["reward"])
-        passed = bool(cell["pass"])
-        words = f"{cell['status']}, reward {reward}, {'passes' if passed else 'does not pass'}"
-        return {
-            **base,
-            "kind": "pass" if passed else "below",
-            "symbol": "✓" if passed else "✗",
-            "shown": reward,
-            "words": words,
-        }
-    if cell["reason"] is not None:
-        words = f"{cell['status']}, no reward: {cell['reason']}"
-        return {**base, "kind": "none", "symbol": "!", "shown": "", "words": words}
-    return {**base, "kind": "open", "symbol": "…", "shown": "", "words": cell["status"]}
+def _facts(job: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+    agent = job["agent"]["name"]
+    return {
+        "final": job["final"],
+        "phase": job["phase"],
+        "can_stop": not job["final"] and job["status"] != JobState.STOPPING,
+        "coverage": _percent(job["n_scored"], job["n_total"]),
+        "counts": [f"{job['trial_counts'][name]} {name}" for name in _COUNTED if job["trial_counts"][name]],
+        "tasks": words.plural(job["total_tasks"], "task"),
+        "attempts": words.plural(job["attempts"], "attempt"),
+        "threshold": words.number(job["threshold"]),
+        "agent": agent if job["agent"]["model"] is None else f"{agent} with {job['agent']['model']}",
+        "profile": words.profile(job),
+        "runner": words.runner(job),
+        "dataset": words.dataset(job),
+        "manifest": job["dataset_ref"]["manifest_sha256"],
+        "selection": [f"{name} {printable(value)}" for name, value in job["selection"].items() if value is not None],
+        "request_id": None if job["request_id"] is None else printable(job["request_id"]),
+        "finished": words.moment(job["finished_at"], now),
+        "took": words.duration(job["started_at"], job["finished_at"]),
+    }
 
 
-def _passes(job: dict[str, Any]) -> list[dict[str, Any]]:
+def _ending(job: Mapping[str, Any]) -> dict[str, str] | None:
+    """Returns why a Job did not complete: what ended it, in a heading and a sentence."""
+    error = job["error"]
+    if error is not None:
+        kept = " Finished Trials keep their rewards." if job["n_scored"] else ""
+        heading = words.ENDINGS.get(error["code"], "It did not complete")
+        return {"heading": heading.rstrip("."), "code": error["code"], "text": printable(error["message"]) + kept}
+    if job["status"] in {JobState.CANCELLED, JobState.STOPPING}:
+        text = "Running Trials are ended; finished ones keep their rewards."
+        return {"heading": "A person stopped this Job", "code": "", "text": text}
+    return None
+
+
+def _measure(job: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Returns a score with its interval, and both as positions from 0 to 100 where they lie between 0 and 1."""
+    value, interval = job[name], job["intervals"][name]
+    drawn: dict[str, float] | None = None
+    if value is not None and interval is not None and 0 <= interval[0] <= interval[1] <= 1:
+        drawn = {"at": 100 * value, "low": 100 * interval[0], "width": 100 * (interval[1] - interval[0])}
+    return {"shown": words.number(value), "interval": words.interval(interval), "drawn": drawn}
+
+
+def _money(job: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the cost against the cap; the parts of the bar are shares of the cap in percent."""
+    budget, cap = job["budget"], job["budget"]["max_cost_usd"]
+    return {
+        "spent": words.money(budget["spent_usd"]),
+        "spent_exact": words.exact(budget["spent_usd"]),
+        "cap": words.money(cap),
+        "has_cap": cap is not None,
+        "reserved": words.money(budget["reserved_usd"]),
+        "reserved_exact": words.exact(budget["reserved_usd"]),
+        "left": words.money(budget["remaining_usd"]),
+        "parts": [(name, words.money(job["cost"][f"{name}_usd"])) for name in ("model", "sandbox", "verifier")],
+        "spent_share": _percent(Decimal(budget["spent_usd"]), Decimal(cap or 0)),
+        "reserved_share": _percent(Decimal(budget["reserved_usd"]), Decimal(cap or 0)),
+    }
+
+
+def _percent(part: Decimal | int, whole: Decimal | int) -> float:
+    return round(float(100 * part / whole), 2) if whole else 0.0
+
+
+def _by_k(job: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [
-        {"k": k, "at": number(value), "hat": number(job["pass^k"][k]), "tasks": job["pass_tasks"][k]}
+        {
+            "k": k,
+            "at": words.number(value),
+            "hat": words.number(job["pass^k"][k]),
+            "tasks": job["pass_tasks"][k],
+        }
         for k, value in job["pass@k"].items()
     ]
-
-
-def _command(job: dict[str, Any], runner: str) -> str:
-    dataset = f"{job['dataset_ref']['name']}@{job['dataset_ref']['version']}"
-    words = ["tollbar", "jobs", "submit", dataset, "--profile", f"{job['profile']['name']}@{job['profile']['version']}"]
-    words += ["--runner", runner, "--attempts", str(job["attempts"])]
-    cap = job["budget"]["max_cost_usd"]
-    words += ["--no-cap"] if cap is None else ["--max-cost", cap]
-    return shlex.join(words)
-
-
-def _call(job: dict[str, Any], runner: str) -> str:
-    return compact(
-        {
-            "dataset": f"{job['dataset_ref']['name']}@{job['dataset_ref']['version']}",
-            "profile_name": job["profile"]["name"],
-            "profile_version": job["profile"]["version"],
-            "runner": runner,
-            "attempts": job["attempts"],
-            "request_id": "CHOOSE-ONE",
-            "max_cost_usd": job["budget"]["max_cost_usd"] or "1",
-        }
-    )

@@ -6,57 +6,98 @@ end the agent's processes are dead, whatever the end was, and the seal can no lo
 
 from __future__ import annotations
 
-import asyncio
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
-
-import structlog
 
 from tollbar.agents import service as profiles
 from tollbar.agents.adapter import AgentPlan, AgentTask
 from tollbar.agents.errors import AgentSetupFailed
 from tollbar.artifacts import service as artifacts
+from tollbar.artifacts.schemas import NewArtifact
 from tollbar.budget.schemas import Purpose as Payer
 from tollbar.datasets.taskmodel import VerifierMode
 from tollbar.jobs import endings, evidence, phase, refusals, store
-from tollbar.jobs.leases import CapReached, Meter
-from tollbar.jobs.phase import Environment
+from tollbar.jobs.cleanup import to_the_end
+from tollbar.jobs.leases import CapReached, Meter, TryOver
+from tollbar.jobs.phase import ENDED, GONE, SEALED, Environment, Outcome
+from tollbar.jobs.retries import Failure
 from tollbar.jobs.states import AgentOutcome, Reason, TrialState
 from tollbar.jobs.taskcache import LocalTask
 from tollbar.jobs.tools import TrialTools, WorkingSet
 from tollbar.sandboxes.errors import EnvironmentFailure
-from tollbar.sandboxes.interface import ExecResult, Form, Purpose, Sandbox, SandboxName, SandboxSpec
+from tollbar.sandboxes.interface import ExecResult, Form, Purpose, Sandbox, SandboxName, SandboxSpec, Seal
 
-SEALED: Final = "sealed"
-ENDED: Final = "ended"
-GONE: Final = "gone"
+_NO_FACTS: Final[dict[str, Any]] = {
+    "agent_outcome": None,
+    "message": None,
+    "timings": {},
+    "substitutions": [],
+    "sandbox_forms": {},
+    "flags": [],
+    "refusals": [],
+    "sealed_sha256": None,
+}
+"""What a Trial says of an agent phase before there is one."""
 
-_log = structlog.get_logger()
+
+@dataclass(frozen=True)
+class _Run:
+    """One agent phase: everything that was decided before it starts."""
+
+    found: WorkingSet
+    local: LocalTask
+    environment: Environment
+    plan: AgentPlan
+    timeout_s: float
+    log: Path
+    started: float
+
+    @property
+    def log_name(self) -> str:
+        return f"agent/{self.plan.log}"
 
 
-async def run(tools: TrialTools, trial_id: str, try_no: int) -> str:
-    """Runs one try up to its seal; returns `sealed` (to be graded), `ended`, or `gone` (another try, or stopped)."""
+@dataclass(frozen=True)
+class _Result:
+    """How the agent ended, and what the collect hooks said."""
+
+    agent: ExecResult | None
+    hooks: list[dict[str, Any]]
+    timings: dict[str, float]
+
+    @property
+    def outcome(self) -> AgentOutcome:
+        if self.agent is None or self.agent.exit_code == 0:
+            return AgentOutcome.COMPLETED
+        return AgentOutcome.TIMEOUT if self.agent.timed_out else AgentOutcome.NONZERO_EXIT
+
+
+async def run(tools: TrialTools, trial_id: str, try_no: int) -> Outcome:
+    """Runs one try up to its seal; returns `sealed` (to be graded), `ended`, `gone`, or a failure's facts."""
     found = await _claim(tools, trial_id, try_no)
     if found is None:
         return GONE
-    log = _log.bind(job_id=found.job.id, trial_id=trial_id, try_no=try_no)
     try:
         local = await tools.tasks.load(found.task_row.files_sha256, found.trial.task_name)
         separate = local.task.verifier_mode() is VerifierMode.SEPARATE
-        if await _sealed_before(tools, found, separate=separate):
-            return SEALED
-        await _run_and_seal(tools, found, local, keep=not separate)
+        if not await _sealed_before(tools, found, separate=separate):
+            await _run_and_seal(tools, found, local, keep=not separate)
+    except TryOver:
+        return GONE
     except CapReached as error:
         await phase.cap_reached(tools, found, error)
         return ENDED
-    except (EnvironmentFailure, AgentSetupFailed) as error:
-        ending = endings.unscored(Reason(error.reason), error.detail, error.message)
-        await phase.end(tools, found, ending)
+    except AgentSetupFailed as error:
+        # What the adapter says of a frozen task will not change: no other try.
+        await phase.end(tools, found, endings.unscored(Failure(Reason(error.reason), error.detail, error.message)))
         return ENDED
-    except Exception:
-        log.exception("the agent phase failed")
-        ending = endings.unscored(Reason.INTERNAL_ERROR, None, "Something went wrong inside the server.")
-        await phase.end(tools, found, ending)
-        return ENDED
+    except phase.PhaseFailed as error:
+        return await phase.fail(tools, found, error.failure)
+    except EnvironmentFailure as error:
+        return await phase.fail(tools, found, Failure(Reason(error.reason), error.detail, error.message))
+    except Exception:  # noqa: BLE001 - whatever it was, the Trial must come to an end
+        return await phase.fail(tools, found, phase.internal_error(found, "the agent phase failed"))
     return SEALED
 
 
@@ -71,38 +112,48 @@ async def _claim(tools: TrialTools, trial_id: str, try_no: int) -> WorkingSet | 
 
 
 async def _sealed_before(tools: TrialTools, found: WorkingSet, *, separate: bool) -> bool:
-    """Says whether an earlier try left a seal that suffices; in shared mode its sandbox is gone, so it does not."""
+    """Says whether an earlier try left a seal that suffices; in shared mode its sandbox is gone, so it does not.
+
+    Then nothing of the earlier try may stand beside what this one will leave.
+    """
+    await evidence.drop_logs(tools.logs, found.trial.id)
     async with tools.database.transaction() as session:
-        if not separate:
-            await store.drop_seal(session, found.trial.id, found.try_no)
-            return False
-        return await store.seal(session, found.trial.id) is not None
+        sealed = await store.seal(session, found.trial.id) is not None
+        if separate or not sealed:
+            return sealed
+        if not await store.note_trial(session, found.trial.id, found.try_no, **_NO_FACTS):
+            raise TryOver
+        await store.drop_seal(session, found.trial.id, found.try_no)
+        await _record(tools, found, session, [])
+        return False
 
 
 async def _run_and_seal(tools: TrialTools, found: WorkingSet, local: LocalTask, *, keep: bool) -> None:
     started = tools.clock.monotonic()
     phase.check(tools, found, local)
     environment = await phase.agent_environment(tools, found, local)
-    plan = _plan(found, local, environment)
-    name = SandboxName(found.trial.id, found.try_no, Purpose.AGENT)
+    if not keep:
+        # Now, not after the agent: work that no verifier could judge is not paid for.
+        await phase.verifier_environment(tools, found, local)
+    log = tools.logs / f"{found.trial.id}-{found.try_no}-agent"
     timeout_s = phase.agent_timeout_s(tools, found, local)
-    async with phase.meter(tools, found, environment, Payer.AGENT, timeout_s) as meter:
-        sandbox = await tools.provider.create(await _spec(tools, local, environment, plan, name))
-        kept = False
-        try:
-            await phase.note(tools, found, TrialState.RUNNING)
-            prepared = tools.clock.monotonic()
-            result, log_path = await _exec(tools, found, sandbox, plan, meter, timeout_s)
-            await sandbox.kill()
-            ran = tools.clock.monotonic()
-            timings = {"prepare": round(prepared - started, 3), "agent": round(ran - prepared, 3)}
-            await _seal(tools, found, local, sandbox, environment, plan, result, timings, log_path)
-            kept = keep
-        finally:
-            if kept:
-                tools.kept[found.trial.id, found.try_no] = sandbox
-            else:
-                await asyncio.shield(sandbox.destroy())
+    this = _Run(found, local, environment, _plan(found, local, environment), timeout_s, log, started)
+    try:
+        async with phase.meter(tools, found, environment, Payer.AGENT, timeout_s) as meter:
+            sandbox = await tools.provider.create(await _spec(tools, this))
+            kept = False
+            try:
+                meter.sandbox_stands()
+                await phase.note_running(tools, found)
+                await _seal(tools, this, sandbox, await _exec(this, sandbox, meter, tools))
+                kept = keep
+            finally:
+                if kept:
+                    tools.kept[found.trial.id, found.try_no] = sandbox
+                else:
+                    await to_the_end(phase.destroy(sandbox))
+    finally:
+        await to_the_end(phase.keep_log(tools, found, this.log_name, log))
 
 
 def _plan(found: WorkingSet, local: LocalTask, environment: Environment) -> AgentPlan:
@@ -115,91 +166,98 @@ def _plan(found: WorkingSet, local: LocalTask, environment: Environment) -> Agen
     return profiles.adapter_of(found.job.agent).plan(task, found.job.params)
 
 
-async def _spec(
-    tools: TrialTools, local: LocalTask, environment: Environment, plan: AgentPlan, name: SandboxName
-) -> SandboxSpec:
-    inputs = (await tools.tasks.input_layer(local, "solution", "/solution"),) if plan.needs_solution else ()
+async def _spec(tools: TrialTools, this: _Run) -> SandboxSpec:
+    solution = this.plan.needs_solution
+    environment = this.environment
     return SandboxSpec(
-        name=name,
+        name=SandboxName(this.found.trial.id, this.found.try_no, Purpose.AGENT),
         owner=tools.executor_id,
         form=Form.ONE_SHOT,
         image=environment.image,
         workdir=environment.workdir,
         env=environment.env,
         limits=environment.limits,
-        inputs=inputs,
+        inputs=(await tools.tasks.input_layer(this.local, "solution", "/solution"),) if solution else (),
         directories=(environment.workdir, "/logs/agent", "/logs/artifacts"),
     )
 
 
-async def _exec(
-    tools: TrialTools, found: WorkingSet, sandbox: Sandbox, plan: AgentPlan, meter: Meter, timeout_s: float
-) -> tuple[ExecResult | None, Any]:
-    if plan.argv is None:
-        return None, None
-    log_path = tools.logs / f"{found.trial.id}-{found.try_no}-agent"
-    work = sandbox.exec(plan.argv, env=plan.env, timeout_s=timeout_s, output=log_path)
-    return await meter.run(work), log_path
+async def _exec(this: _Run, sandbox: Sandbox, meter: Meter, tools: TrialTools) -> _Result:
+    """Runs the agent and then, its processes dead, the task's collect hooks; afterwards nothing lives in there."""
+    prepared = tools.clock.monotonic()
+    agent: ExecResult | None = None
+    if this.plan.argv is not None:
+        work = sandbox.exec(this.plan.argv, env=this.plan.env, timeout_s=this.timeout_s, output=this.log)
+        agent = await meter.run(work)
+        await sandbox.kill()
+    phase.check_memory(agent, this.environment)
+    ran = tools.clock.monotonic()
+    hooks: list[dict[str, Any]] = []
+    for hook in this.local.task.collect_hooks():
+        # Best effort: what a hook did not collect shows as missing, and its end is kept with the seal.
+        ended = await meter.run(sandbox.exec(("sh", "-c", hook.command), timeout_s=hook.timeout_s))
+        await sandbox.kill()
+        hooks.append({"exit_code": ended.exit_code, "timed_out": ended.timed_out})
+    timings = {"prepare": round(prepared - this.started, 3), "agent": round(ran - prepared, 3)}
+    return _Result(agent, hooks, timings)
 
 
-async def _seal(
-    tools: TrialTools,
-    found: WorkingSet,
-    local: LocalTask,
-    sandbox: Sandbox,
-    environment: Environment,
-    plan: AgentPlan,
-    result: ExecResult | None,
-    timings: dict[str, float],
-    log_path: Any,
-) -> None:
+async def _seal(tools: TrialTools, this: _Run, sandbox: Sandbox, result: _Result) -> None:
     """Seals the declared artifacts and logs, then writes seal, artifacts and facts in one transaction."""
-    started = tools.clock.monotonic()
-    paths = evidence.agent_paths(local.task)
-    seal = await sandbox.seal(paths, tools.seal_limits, tools.blobs.put_fd)
+    started, found = tools.clock.monotonic(), this.found
+    seal = await sandbox.seal(evidence.agent_paths(this.local.task), tools.seal_limits, tools.blobs.put_fd)
     manifest_blob = await tools.blobs.put_bytes(seal.manifest)
-    items = evidence.agent_artifacts(seal)
-    if log_path is not None:
-        items = await evidence.with_log(tools.blobs, items, f"agent/{plan.log}", log_path)
-    outcome = _outcome(result)
-    timings["seal"] = round(tools.clock.monotonic() - started, 3)
+    items = await evidence.with_log(tools.blobs, evidence.agent_artifacts(seal), this.log_name, this.log)
+    sealing_s = round(tools.clock.monotonic() - started, 3)
+    row = {
+        "trial_id": found.trial.id,
+        "try_no": found.try_no,
+        "manifest_blob": manifest_blob,
+        "manifest_sha256": seal.sha256,
+        "facts": {
+            "agent_outcome": result.outcome.value,
+            "exit_code": result.agent.exit_code if result.agent else None,
+            "collect": result.hooks,
+        },
+        "created_at": tools.clock.now(),
+    }
     async with tools.database.transaction() as session:
-        new = await store.add_seal(
-            session,
-            {
-                "trial_id": found.trial.id,
-                "try_no": found.try_no,
-                "manifest_blob": manifest_blob,
-                "manifest_sha256": seal.sha256,
-                "facts": {"agent_outcome": outcome.value, "exit_code": result.exit_code if result else None},
-                "created_at": tools.clock.now(),
-            },
-        )
-        if new:
-            await artifacts.record(
-                session,
-                tools.blobs,
-                tools.clock,
-                items,
-                trial_id=found.trial.id,
-                project_id=found.job.project_id,
-                try_no=found.try_no,
-                replaces_older=True,
-            )
-        await store.note_trial(
-            session,
-            found.trial.id,
-            found.try_no,
-            agent_outcome=outcome.value,
-            timings=timings,
-            substitutions=[*map(dict, environment.substitutions), *refusals.substitutions(local.needs)],
-            sandbox_forms={"agent": Form.ONE_SHOT.value},
-            refusals=[{"name": refusal.name, "reason": refusal.reason} for refusal in seal.refusals],
-            sealed_sha256=seal.sha256,
-        )
+        # The fence comes first: a try that was taken over must not leave a seal for the next one to grade.
+        facts = _facts(this, result, seal, sealing_s)
+        if not await store.note_trial(session, found.trial.id, found.try_no, **facts):
+            raise TryOver
+        if not await store.add_seal(session, row):
+            raise TryOver
+        await _record(tools, found, session, items)
 
 
-def _outcome(result: ExecResult | None) -> AgentOutcome:
-    if result is None or result.exit_code == 0:
-        return AgentOutcome.COMPLETED
-    return AgentOutcome.TIMEOUT if result.timed_out else AgentOutcome.NONZERO_EXIT
+def _facts(this: _Run, result: _Result, seal: Seal, sealing_s: float) -> dict[str, Any]:
+    timed_out = result.agent is not None and result.agent.timed_out
+    failed_hooks = any(hook["exit_code"] != 0 for hook in result.hooks)
+    return {
+        "agent_outcome": result.outcome.value,
+        "message": phase.timer_message("agent's", result.agent, this.timeout_s) if timed_out and result.agent else None,
+        "timings": {**result.timings, "seal": sealing_s},
+        "substitutions": [
+            *map(dict, this.environment.substitutions),
+            *refusals.substitutions(this.local.needs),
+        ],
+        "sandbox_forms": {"agent": Form.ONE_SHOT.value},
+        "flags": ["collect_hook_failed"] if failed_hooks else [],
+        "refusals": [{"name": refusal.name, "reason": refusal.reason} for refusal in seal.refusals],
+        "sealed_sha256": seal.sha256,
+    }
+
+
+async def _record(tools: TrialTools, found: WorkingSet, session: Any, items: list[NewArtifact]) -> None:
+    """Records a new seal's artifacts in place of everything that older tries left."""
+    await artifacts.record(
+        session,
+        tools.blobs,
+        tools.clock,
+        items,
+        trial_id=found.trial.id,
+        project_id=found.job.project_id,
+        try_no=found.try_no,
+        replaces_older=True,
+    )

@@ -9,9 +9,10 @@ from typing import Any, Final
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from tollbar.budget import service as budget
-from tollbar.budget.schemas import Reached
+from tollbar.budget.schemas import Lease, Reached
 from tollbar.engine.port import Engine, Work
-from tollbar.jobs import store
+from tollbar.jobs import expansion, store
+from tollbar.jobs.retries import Failure
 from tollbar.jobs.states import JOB_TERMINAL, JobErrorCode, JobState, Reason, TrialState
 from tollbar.jobs.tables import JobRow
 from tollbar.kit.money import format_usd
@@ -29,9 +30,9 @@ class Ending:
     passed: bool = False
 
 
-def unscored(reason: Reason, detail: str | None, message: str | None, **values: Any) -> Ending:
+def unscored(failure: Failure, **values: Any) -> Ending:
     """Returns the ending of a Trial without reward."""
-    facts = {"reason": reason.value, "reason_detail": detail, "message": message, **values}
+    facts = {"reason": failure.reason.value, "reason_detail": failure.detail, "message": failure.message, **values}
     return Ending(TrialState.FAILED, facts)
 
 
@@ -96,24 +97,32 @@ async def stop_job(
     `error` says that the system stopped it (`error_code`, `error_message`, `error_scope`). False: it had ended or
     was stopping already, and nothing changes.
     """
-    if not await store.move_job(session, job.id, JobState.STOPPING, expanded=True, **(error or {})):
+    if not await store.move_job(session, job.id, JobState.STOPPING, **(error or {})):
         return False
     await session.refresh(job)
-    reason = stop_reason(job).value
-    await store.cancel_waiting(session, job.id, reason, now)
+    await stop_waiting(session, job, now)
     if await store.stop_active(session, job.id):
         await engine.enqueue(session, Work(f"stop:{job.id}", "stop", CONTROL_QUEUE, (job.id,), priority=1))
     await end_job_if_done(session, job, now)
     return True
 
 
+async def stop_waiting(session: AsyncSession, job: JobRow, now: datetime) -> None:
+    """Cancels what no sandbox was started for; a Job without Trials gets them first, so that each slot has its end."""
+    if not job.expanded:
+        await expansion.write_trials(session, job, now)
+    await store.cancel_waiting(session, job.id, stop_reason(job).value, now)
+
+
 async def cap_reached(
-    session: AsyncSession, engine: Engine, job_id: str, reached: Reached, call_id: str, now: datetime
+    session: AsyncSession, engine: Engine, job_id: str, reached: Reached, refused: Lease, now: datetime
 ) -> None:
     """Stops a Job whose cap is reached; many Trials may say so at once, and the first one does it."""
     job = await store.lock_job(session, job_id)
     assert job is not None
-    await budget.stop(session, reached, call_id)
+    if job.state not in {JobState.PENDING, JobState.RUNNING}:
+        return
+    await budget.stop(session, reached, refused)
     cap = (await budget.view(session, reached.budget_id)).cap_pusd or 0
     error = {
         "error_code": JobErrorCode.BUDGET_EXCEEDED.value,

@@ -49,20 +49,33 @@ def _files(entry: SealedEntry, kind: ArtifactKind) -> Iterable[NewArtifact]:
     ]
 
 
-async def with_log(blobs: BlobStore, items: Sequence[NewArtifact], name: str, path: Path) -> list[NewArtifact]:
-    """Stores a log that was written outside the sandbox, removes its file, and drops what has its name."""
+async def take_log(blobs: BlobStore, name: str, path: Path) -> NewArtifact | None:
+    """Stores a log that was written outside the sandbox; its file is gone afterwards, whatever happens."""
 
     def store() -> NewArtifact | None:
-        if not path.exists():
-            return None
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            size = os.fstat(descriptor).st_size
-            sha256 = blobs.put_fd(descriptor, size)
+            with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                return NewArtifact.file(name, ArtifactKind.LOG, size=size, sha256=blobs.put_fd(file.fileno(), size))
+        except FileNotFoundError:
+            return None
         finally:
-            os.close(descriptor)
-            path.unlink()
-        return NewArtifact.file(name, ArtifactKind.LOG, size=size, sha256=sha256)
+            path.unlink(missing_ok=True)
 
-    log = await asyncio.to_thread(store)
+    return await asyncio.to_thread(store)
+
+
+async def with_log(blobs: BlobStore, items: Sequence[NewArtifact], name: str, path: Path) -> list[NewArtifact]:
+    """Returns the artifacts with a log that was written outside the sandbox, in place of what has its name."""
+    log = await take_log(blobs, name, path)
     return list(items) if log is None else [log, *(item for item in items if item.name != name)]
+
+
+async def drop_logs(folder: Path, trial_id: str) -> None:
+    """Removes the log files that lost tries of a Trial left on this machine."""
+
+    def drop() -> None:
+        for path in folder.glob(f"{trial_id}-*"):
+            path.unlink(missing_ok=True)
+
+    await asyncio.to_thread(drop)

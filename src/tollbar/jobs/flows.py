@@ -6,19 +6,16 @@ rows, so they never change with the code.
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any, Final
+from typing import Any
 
 from tollbar.engine.port import Engine
-from tollbar.jobs import agent_phase, endings, grading, store
+from tollbar.jobs import agent_phase, endings, expansion, grading, phase, store
+from tollbar.jobs.cleanup import to_the_end
+from tollbar.jobs.phase import ENDED, SEALED
 from tollbar.jobs.pump import trial_work_id
-from tollbar.jobs.states import JobState, TrialState
-from tollbar.jobs.tables import JobRow, JobTaskRow
+from tollbar.jobs.retries import TRIES, Failure, pause_s
+from tollbar.jobs.states import TrialState
 from tollbar.jobs.tools import TrialTools
-from tollbar.kit.ids import new_id
-
-_BATCH: Final = 500
-SEALED: Final = "sealed"
 
 
 def register(engine: Engine, tools: TrialTools) -> None:
@@ -33,12 +30,15 @@ def register(engine: Engine, tools: TrialTools) -> None:
     async def trial(trial_id: str, try_no: int) -> None:
         try:
             async with tools.slots:
-                sealed = await engine.step("agent", agent_phase.run, tools, trial_id, try_no, preemptible=True)
-                if sealed == SEALED:
-                    await engine.step("grade", grading.run, tools, trial_id, try_no, preemptible=True)
+                outcome = await engine.step("agent", agent_phase.run, tools, trial_id, try_no, preemptible=True)
+                if outcome == SEALED:
+                    outcome = await engine.step("grade", grading.run, tools, trial_id, try_no, preemptible=True)
+            if isinstance(outcome, dict):
+                # Waits without a slot.
+                await engine.step("again", try_again, tools, trial_id, try_no, outcome, preemptible=True)
         finally:
             # A flow that is cancelled between two steps has no step left that could write its end.
-            await asyncio.shield(_leave(tools, trial_id, try_no))
+            await to_the_end(leave(tools, trial_id, try_no))
 
     @engine.flow("stop")
     async def stop(job_id: str) -> None:
@@ -48,41 +48,32 @@ def register(engine: Engine, tools: TrialTools) -> None:
 
 
 async def expand(tools: TrialTools, job_id: str) -> int:
-    """Writes the Trials of a Job, all or none, and returns how many; a Job that is stopping gets none."""
+    """Writes the Trials of a Job, all or none, and returns how many."""
     async with tools.database.transaction() as session:
         job = await store.lock_job(session, job_id)
-        if job is None or job.expanded:
-            return 0
-        now = tools.clock.now()
-        if job.state == JobState.PENDING:
-            await store.move_job(session, job_id, JobState.RUNNING, started_at=now)
-        rows = _trial_rows(job, await store.tasks(session, job_id), now)
-        for start in range(0, len(rows), _BATCH):
-            await store.add_trials(session, rows[start : start + _BATCH])
-        await store.mark_expanded(session, job_id)
-        return len(rows)
+        return 0 if job is None else await expansion.expand(session, job, tools.clock.now())
 
 
-def _trial_rows(job: JobRow, tasks: list[JobTaskRow], now: Any) -> list[dict[str, Any]]:
-    """One row per slot, first attempts of all tasks first: early scores then cover the whole dataset."""
-    slots = [(attempt, task) for attempt in range(1, job.attempts + 1) for task in tasks]
-    return [
-        {
-            "id": new_id("trial"),
-            "job_id": job.id,
-            "project_id": job.project_id,
-            "seq": seq,
-            "task_seq": task.seq,
-            "task_name": task.name,
-            "task_id": task.task_id,
-            "task_digest": task.digest,
-            "split": task.split,
-            "attempt": attempt,
-            "state": TrialState.PENDING.value,
-            "created_at": now,
-        }
-        for seq, (attempt, task) in enumerate(slots)
-    ]
+async def try_again(tools: TrialTools, trial_id: str, try_no: int, facts: dict[str, Any]) -> str:
+    """Puts a Trial whose try failed for no fault of its agent under its next try, after a pause.
+
+    A failure that turns out to be the last one ends it with that failure's reason.
+    """
+    failure = Failure.of(facts)
+    async with tools.database.session() as session:
+        found = await store.working_set(session, trial_id)
+    if found is None:
+        return ENDED
+    trial = found[0]
+    await tools.clock.sleep(pause_s(trial.losses + 1, trial_id))
+    async with tools.database.transaction() as session:
+        await store.lock_job(session, trial.job_id)
+        bound = TRIES.get(failure.reason, 1)
+        if not await store.next_try(session, {trial_id: try_no}, lost=True, bound=bound):
+            now = tools.clock.now()
+            ending = endings.unscored(failure)
+            await endings.end_trial(session, trial.job_id, trial_id, try_no, trial.task_seq, ending, now)
+    return ENDED
 
 
 async def end_running(tools: TrialTools, job_id: str) -> int:
@@ -93,11 +84,11 @@ async def end_running(tools: TrialTools, job_id: str) -> int:
     return len(running)
 
 
-async def _leave(tools: TrialTools, trial_id: str, try_no: int) -> None:
-    """Ends a Trial that was being stopped, and lets go of a sandbox that was kept for its grading."""
+async def leave(tools: TrialTools, trial_id: str, try_no: int) -> None:
+    """Lets go of a sandbox that was kept for a Trial's grading, and ends a Trial that was being stopped."""
     sandbox = tools.kept.pop((trial_id, try_no), None)
     if sandbox is not None:
-        await sandbox.destroy()
+        await phase.destroy(sandbox)
     async with tools.database.transaction() as session:
         found = await store.working_set(session, trial_id)
         if found is not None and found[0].state == TrialState.STOPPING and found[0].try_no == try_no:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any, Final, Self, TypeVar
 
 import structlog
@@ -169,10 +168,7 @@ class Meter:
         part = _Slice(lease, now if start is None else start)
         self._slices.append(part)
         try:
-            async with self.database.transaction() as session:
-                if not await store.is_try(session, self.trial_id, self.try_no, TRIAL_WORKING):
-                    raise TryOver
-                decision = await budget.reserve_lease(session, lease)
+            decision = await self._reserve(lease)
         except Exception:
             # Perhaps it was written all the same: its number is not used again, and it does not count as the current.
             self._asked += 1
@@ -186,6 +182,12 @@ class Meter:
         else:
             self._slices.remove(part)
         return decision, lease
+
+    async def _reserve(self, lease: Lease) -> Decision:
+        async with self.database.transaction() as session:
+            if not await store.is_try(session, self.trial_id, self.try_no, TRIAL_WORKING):
+                raise TryOver
+            return await budget.reserve_lease(session, lease)
 
     def _lease(self, seconds: int, starts_in_s: float) -> Lease:
         return Lease(
@@ -222,9 +224,3 @@ class Meter:
             _log.exception("a lease could not be settled", lease=part.lease.id)
         else:
             self._slices.remove(part)
-
-
-def rate_of(cpus: float, memory_mb: int, prices: Mapping[str, int]) -> int:
-    """Returns pUSD a second: vCPUs and GiB of the limits at the runner revision's prices (pUSD each), rounded up."""
-    vcpus, gib = Fraction(str(cpus)), Fraction(memory_mb, 1024)
-    return math.ceil(vcpus * prices["vcpu_second_pusd"] + gib * prices["gib_second_pusd"])

@@ -2,29 +2,48 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
+import structlog
+
 from tollbar.agents import service as profiles
+from tollbar.artifacts import service as artifacts
 from tollbar.budget.schemas import Purpose as Payer
 from tollbar.datasets import variables
 from tollbar.datasets.taskfile import ImagePlan
 from tollbar.datasets.taskmodel import EnvironmentConfig
-from tollbar.jobs import endings, refusals, store
+from tollbar.jobs import endings, evidence, limits, refusals, store
 from tollbar.jobs.endings import Ending
-from tollbar.jobs.leases import CapReached, Meter, rate_of
-from tollbar.jobs.states import Reason, TrialState
+from tollbar.jobs.leases import CapReached, Meter, TryOver
+from tollbar.jobs.retries import Failure
+from tollbar.jobs.states import TRIAL_ACTIVE, Reason, TrialState
 from tollbar.jobs.taskcache import LocalTask
 from tollbar.jobs.tools import TrialTools, WorkingSet
+from tollbar.kit.jsonio import compact
 from tollbar.sandboxes.errors import EnvironmentRefused
-from tollbar.sandboxes.interface import ImageRef, ImageSpec, Limits
+from tollbar.sandboxes.interface import ExecResult, ImageRef, ImageSpec, Limits, Sandbox
+
+Outcome = str | dict[str, Any]
+"""What a step returns: `sealed` (to be graded), `ended`, `gone` (another try's, or stopped), or a failure's facts."""
+SEALED: Final = "sealed"
+ENDED: Final = "ended"
+GONE: Final = "gone"
 
 _REPEATABLE: Final = {"TZ": "UTC", "LANG": "C.UTF-8", "PYTHONHASHSEED": "0"}
 """Set in every sandbox unless the task says otherwise, so that runs can be repeated."""
-_OVERHEAD_S: Final = 5.0
-"""What a sandbox lives longer than its command: start, sealing, removal."""
+
+_log = structlog.get_logger()
+
+
+class PhaseFailed(Exception):
+    """The phase came to nothing for a reason that is no agent's doing."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.reason.value)
+        self.failure = failure
 
 
 @dataclass(frozen=True)
@@ -41,14 +60,21 @@ class Environment:
 def check(tools: TrialTools, found: WorkingSet, local: LocalTask) -> None:
     """Raises `EnvironmentRefused` when the backend cannot give what the task asks."""
     oracle = profiles.adapter_of(found.job.agent).uses_solution
-    refused = refusals.check(local.needs, tools.provider.capabilities(), found.job.params, oracle=oracle)
+    can = tools.provider.capabilities()
+    refused = refusals.check(local.needs, can, found.job.params, oracle=oracle) or refusals.check_task(local.task, can)
     if refused is not None:
         raise EnvironmentRefused(refused.detail, refused.message)
 
 
 def variables_of(found: WorkingSet, table: Mapping[str, str]) -> dict[str, str]:
     """Returns a table of the task with its variables taken from the Job's parameters, never from the server."""
-    return variables.resolve(table, {name: str(value) for name, value in found.job.params.items()}).env
+    values: dict[str, str] = {}
+    for text in table.values():
+        wanted = variables.reference(text)
+        if wanted is not None and wanted.name.upper() in found.job.params:
+            value = found.job.params[wanted.name.upper()]
+            values[wanted.name] = value if isinstance(value, str) else compact(value)
+    return variables.resolve(table, values).env
 
 
 async def agent_environment(tools: TrialTools, found: WorkingSet, local: LocalTask) -> Environment:
@@ -78,40 +104,25 @@ async def _environment(
         timeout_s=config.build_timeout_s,
     )
     image = await tools.tasks.image(local, spec, purpose)
+    asked = {"cpus": config.cpus, "memory_mb": config.memory_mb, "storage_mb": config.storage_mb}
     return Environment(
         image=image,
         workdir=config.workdir or image.workdir,
         env={**_REPEATABLE, **image.env, **variables_of(found, config.env)},
-        limits=limits_of(config, found.job.runner),
+        limits=limits.limits_of(asked, found.job.runner),
         substitutions=tuple(image.substitutions),
-    )
-
-
-def limits_of(config: EnvironmentConfig, runner: Mapping[str, Any]) -> Limits:
-    """Returns the task's limits up to the runner revision's maxima, and its defaults where the task is silent."""
-    default, maximum = runner["limits"], runner["maxima"]
-
-    def pick(own: float | None, name: str) -> Any:
-        return min(default[name] if own is None else own, maximum[name])
-
-    return Limits(
-        cpus=float(pick(config.cpus, "cpus")),
-        memory_mb=int(pick(config.memory_mb, "memory_mb")),
-        disk_mb=int(pick(config.storage_mb, "disk_mb")),
-        pids=int(default["pids"]),
-        nofile=int(default["nofile"]),
     )
 
 
 def agent_timeout_s(tools: TrialTools, found: WorkingSet, local: LocalTask) -> float:
     """Returns the agent's time limit: the task's (else the longest allowed), bounded by the Job's."""
-    own = local.task.agent_timeout_s() or tools.max_phase_s
-    return min(own, tools.max_phase_s, found.job.timeout_s or math.inf)
+    return limits.agent_timeout_s(local.task.agent_timeout_s(), found.job.timeout_s, tools.max_phase_s)
 
 
-def meter(tools: TrialTools, found: WorkingSet, environment: Environment, payer: Payer, timeout_s: float) -> Meter:
+def meter(
+    tools: TrialTools, found: WorkingSet, environment: Environment, payer: Payer, timeout_s: float, *, run_no: int = 1
+) -> Meter:
     """Returns the meter that pays for one phase's sandbox from the Job's budget."""
-    limits = environment.limits
     return Meter(
         database=tools.database,
         clock=tools.clock,
@@ -120,15 +131,44 @@ def meter(tools: TrialTools, found: WorkingSet, environment: Environment, payer:
         try_no=found.try_no,
         purpose=payer,
         worker_id=tools.executor_id,
-        rate_pusd=rate_of(limits.cpus, limits.memory_mb, found.job.runner["prices"]),
-        limit_s=timeout_s + _OVERHEAD_S,
+        rate_pusd=limits.rate_of(environment.limits, found.job.runner["prices"]),
+        limit_s=timeout_s + limits.OVERHEAD_S,
+        run_no=run_no,
     )
 
 
-async def note(tools: TrialTools, found: WorkingSet, to: TrialState) -> None:
-    """Moves the Trial on; a Trial that was stopped meanwhile stays as it is (its step is about to be cancelled)."""
+def check_memory(result: ExecResult | None, environment: Environment) -> None:
+    """Raises `PhaseFailed` when the sandbox as a whole was ended for memory; one process is its command's affair."""
+    if result is not None and result.oom_killed and result.exit_code is None:
+        message = f"The sandbox was ended for memory: its limit is {environment.limits.memory_mb} MiB."
+        raise PhaseFailed(Failure(Reason.SANDBOX_OOM, None, message))
+
+
+def timer_message(whose: str, result: ExecResult, limit_s: float) -> str:
+    """Returns which timer ended a command, with its limit and what had passed."""
+    return f"The {whose} time limit of {limit_s:g} s was reached after {result.wall_s:.1f} s."
+
+
+async def destroy(sandbox: Sandbox) -> None:
+    """Destroys a sandbox; what cannot be removed is left to the reaper, since no result may be lost for it."""
+    try:
+        await sandbox.destroy()
+    except Exception:  # noqa: BLE001 - its processes are dead; files that stay cost nobody a reward
+        _log.exception("a sandbox could not be removed", sandbox=sandbox.handle.name)
+
+
+async def let_go(tools: TrialTools, found: WorkingSet) -> None:
+    """Destroys the agent's sandbox that was kept for this Trial's verifier, if there is one."""
+    sandbox = tools.kept.pop((found.trial.id, found.try_no), None)
+    if sandbox is not None:
+        await destroy(sandbox)
+
+
+async def note_running(tools: TrialTools, found: WorkingSet) -> None:
+    """Says that the agent begins. Raises `TryOver` for a Trial that was stopped meanwhile: nothing is started then."""
     async with tools.database.transaction() as session:
-        await store.move_trial(session, found.trial.id, found.try_no, to)
+        if not await store.move_trial(session, found.trial.id, found.try_no, TrialState.RUNNING):
+            raise TryOver
 
 
 async def end(tools: TrialTools, found: WorkingSet, ending: Ending) -> bool:
@@ -140,14 +180,44 @@ async def end(tools: TrialTools, found: WorkingSet, ending: Ending) -> bool:
         )
 
 
+async def fail(tools: TrialTools, found: WorkingSet, failure: Failure) -> Outcome:
+    """Ends the Trial with a failure that is final; another one is returned for its next try."""
+    if not failure.is_final(found.trial.losses):
+        return failure.facts()
+    await end(tools, found, endings.unscored(failure))
+    return ENDED
+
+
 async def cap_reached(tools: TrialTools, found: WorkingSet, error: CapReached) -> None:
     """Stops the Job at its cap and ends this Trial with it."""
-    now = tools.clock.now()
+    now, trial = tools.clock.now(), found.trial
     async with tools.database.transaction() as session:
-        await endings.cap_reached(session, tools.engine, found.job.id, error.reached, error.lease_id, now)
-    trial = found.trial
-    async with tools.database.transaction() as session:
-        done = await endings.end_stopping(session, trial.job_id, trial.id, found.try_no, trial.task_seq, now)
-        if not done:
-            ending = Ending(TrialState.FAILED, {"reason": Reason.BUDGET_EXCEEDED.value})
-            await endings.end_trial(session, trial.job_id, trial.id, found.try_no, trial.task_seq, ending, now)
+        await endings.cap_reached(session, tools.engine, found.job.id, error.reached, error.refused, now)
+        await endings.end_stopping(session, trial.job_id, trial.id, found.try_no, trial.task_seq, now)
+
+
+async def keep_log(tools: TrialTools, found: WorkingSet, name: str, path: Path) -> None:
+    """Keeps the log of a phase that came to nothing, while the Trial is this try's; its file goes in any case."""
+    try:
+        log = await evidence.take_log(tools.blobs, name, path)
+        if log is None:
+            return
+        async with tools.database.transaction() as session:
+            if await store.is_try(session, found.trial.id, found.try_no, TRIAL_ACTIVE, lock=True):
+                await artifacts.record(
+                    session,
+                    tools.blobs,
+                    tools.clock,
+                    [log],
+                    trial_id=found.trial.id,
+                    project_id=found.job.project_id,
+                    try_no=found.try_no,
+                )
+    except Exception:  # noqa: BLE001 - a lost log must not hide why the phase ended
+        _log.exception("a log could not be kept", trial_id=found.trial.id, try_no=found.try_no)
+
+
+def internal_error(found: WorkingSet, what: str) -> Failure:
+    """Logs the exception that is being handled and returns the failure that stands for it."""
+    _log.exception(what, job_id=found.job.id, trial_id=found.trial.id, try_no=found.try_no)
+    return Failure(Reason.INTERNAL_ERROR, None, "Something went wrong inside the server.")

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
+import structlog
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from tollbar.db.session import Database
+from tollbar.engine.errors import WorkExists
 from tollbar.engine.port import Engine, Work
 from tollbar.jobs import store
+from tollbar.jobs.retries import LOSS_BOUND
 
 PUMP_LOCK: Final = 1
+
+_log = structlog.get_logger()
 
 Capacity = Callable[[AsyncSession], Awaitable[int]]
 """Returns how many Trials the living workers may hold together, running and claimed ahead."""
@@ -38,12 +43,20 @@ class Pump:
             if room <= 0:
                 return 0
             admitted = await store.admit(session, room, self.project_limit)
-            work = [
-                Work(trial_work_id(row.id, row.try_no), "trial", self.queue, (row.id, row.try_no), row.rank_priority)
-                for row in admitted
-            ]
-            await self.engine.enqueue(session, *work)
+            for row in admitted:
+                await self._enqueue(session, row)
             return len(admitted)
+
+    async def _enqueue(self, session: AsyncSession, row: Any) -> None:
+        """Hands one try to the engine; one that the engine knows already gets the next number, or nothing would run."""
+        try:
+            await self.engine.enqueue(
+                session,
+                Work(trial_work_id(row.id, row.try_no), "trial", self.queue, (row.id, row.try_no), row.rank_priority),
+            )
+        except WorkExists:
+            _log.exception("the engine knows this try already", trial_id=row.id, try_no=row.try_no)
+            await store.next_try(session, {row.id: row.try_no}, lost=False, bound=LOSS_BOUND)
 
 
 def trial_work_id(trial_id: str, try_no: int) -> str:

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
+import structlog
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from tollbar.budget import service as budget
 from tollbar.db.session import Database
-from tollbar.engine.port import Engine, EngineState, Work
-from tollbar.jobs import endings, store
+from tollbar.engine.port import Engine, EngineState
+from tollbar.jobs import endings, expansion, store
 from tollbar.jobs.pump import read_work_id, trial_work_id
-from tollbar.jobs.states import JobState, Reason, TrialState
+from tollbar.jobs.retries import LOSS_BOUND, Failure
+from tollbar.jobs.states import JOB_TERMINAL, JobState, Reason, TrialState
 from tollbar.jobs.tables import TrialRow
 from tollbar.kit.clock import Clock
 
-LOSS_BOUND: Final = 3
-"""The third loss ends a Trial: what kills its worker every time would otherwise go round for ever."""
 _LIVING: Final = frozenset({EngineState.ENQUEUED, EngineState.PENDING, EngineState.DELAYED})
-_BATCH: Final = 1000
+_PART: Final = 500
+
+_log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
@@ -36,65 +39,91 @@ class Recovery:
     async def take_over(self, work_ids: Sequence[str], *, lost: bool = True) -> None:
         """Puts Trials (cancelled in the engine already) under their next try; `lost` counts against their bound.
 
-        What a lost try had reserved is written off in full: a loss is never counted as zero.
+        What a lost try had reserved is written off in full: a loss is never counted as zero. A Trial that only
+        waited for a slot of the worker that died has lost nothing.
         """
+        await self._hand_on(work_ids, lost=lost, lost_waiting=False)
+
+    async def _hand_on(self, work_ids: Sequence[str], *, lost: bool, lost_waiting: bool) -> None:
         tries = [found for found in map(read_work_id, work_ids) if found is not None]
         if not tries:
             return
         async with self.database.transaction() as session:
+            # Jobs first, as everywhere, then their budgets together: an end of another Trial that meets this waits.
+            await store.lock_jobs_of(session, [trial_id for trial_id, _ in tries])
             live = {row.id: row for row in await store.live_among(session, [trial_id for trial_id, _ in tries])}
             current = [live[trial_id] for trial_id, try_no in tries if _is_current(live.get(trial_id), try_no)]
+            waiting = [row for row in current if row.state == TrialState.ADMITTED]
+            worked = [row for row in current if row.state != TrialState.ADMITTED]
             await budget.write_off(session, subjects=[f"trial:{row.id}:{row.try_no}" for row in current])
-            for row in current:
-                if row.state == TrialState.STOPPING:
-                    now = self.clock.now()
-                    await endings.end_stopping(session, row.job_id, row.id, row.try_no, row.task_seq, now)
-            moved = await store.next_try(session, [row.id for row in current], lost=lost, bound=LOSS_BOUND)
-            for row in current:
-                if row.id not in moved and row.state != TrialState.STOPPING:
-                    await self._give_up(session, row)
+            await self._next(session, waiting, lost=lost and lost_waiting)
+            await self._next(session, worked, lost=lost)
 
-    async def _give_up(self, session: AsyncSession, row: TrialRow) -> None:
-        message = f"Its worker was lost {LOSS_BOUND} times while it ran."
-        ending = endings.unscored(Reason.SANDBOX_LOST, "worker", message)
-        await endings.end_trial(session, row.job_id, row.id, row.try_no, row.task_seq, ending, self.clock.now())
+    async def _next(self, session: AsyncSession, rows: Sequence[TrialRow], *, lost: bool) -> None:
+        moved = await store.next_try(session, {row.id: row.try_no for row in rows}, lost=lost, bound=LOSS_BOUND)
+        now = self.clock.now()
+        for row in rows:
+            if row.state == TrialState.STOPPING:
+                await endings.end_stopping(session, row.job_id, row.id, row.try_no, row.task_seq, now)
+            elif row.id not in moved:
+                message = f"Its worker was lost {LOSS_BOUND} times while it ran."
+                ending = endings.unscored(Failure(Reason.SANDBOX_LOST, "worker", message))
+                await endings.end_trial(session, row.job_id, row.id, row.try_no, row.task_seq, ending, now)
 
     async def reconcile(self) -> None:
-        """Finds Trials and Jobs that the engine no longer drives and moves them on."""
+        """Finds Trials and Jobs that the engine no longer drives and moves them on; one that fails stops no other."""
+        await self._alone("trials", self._trials)
         async with self.database.session() as session:
-            rows = await store.in_engine(session, _BATCH)
             jobs = await store.live_jobs(session)
-        known = await self.engine.state([trial_work_id(trial_id, try_no) for trial_id, try_no, _ in rows])
-        orphans = [
-            trial_work_id(trial_id, try_no)
-            for trial_id, try_no, _ in rows
-            if known.get(trial_work_id(trial_id, try_no)) not in _LIVING
-        ]
-        await self.take_over([work_id for work_id in orphans if work_id in self._suspects])
-        self._suspects.clear()
-        self._suspects.update(orphans)
         work = await self.engine.state([f"job:{job.id}" for job in jobs])
         for job in jobs:
-            if not job.expanded and work.get(f"job:{job.id}") not in _LIVING:
-                await self._expand_again(job.id)
-            else:
-                await self._end_if_done(job.id)
-        async with self.database.transaction() as session:
-            await budget.write_off_expired(session)
+            driven = work.get(f"job:{job.id}") in _LIVING
+            if job.expanded or not driven:
+                await self._alone(job.id, partial(self._job, job.id))
+        await self._alone("leases", self._leases)
 
-    async def _expand_again(self, job_id: str) -> None:
-        """Enqueues the expansion once more, under an id of its own: the first one's rows are gone or failed."""
-        async with self.database.transaction() as session:
-            work_id = f"job:{job_id}:again"
-            if await self.engine.state([work_id]):
-                return
-            await self.engine.enqueue(session, Work(work_id, "job", endings.CONTROL_QUEUE, (job_id,)))
+    async def _alone(self, what: str, work: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await work()
+        except Exception:  # noqa: BLE001 - the next pass meets it again; the others must not wait for it
+            _log.exception("a part of the reconciliation failed", part=what)
 
-    async def _end_if_done(self, job_id: str) -> None:
+    async def _trials(self) -> None:
+        """Hands on what two passes found without a driver, and tells the engine again what must end."""
+        orphans: list[str] = []
+        after = ""
+        async with self.database.session() as session:
+            while part := await store.in_engine(session, after, _PART):
+                after = part[-1][0]
+                works = {trial_work_id(trial_id, try_no): state for trial_id, try_no, state in part}
+                known = await self.engine.state(list(works))
+                orphans += [work_id for work_id in works if known.get(work_id) not in _LIVING]
+                await self._end_stopping(works, known)
+        repeated = [work_id for work_id in orphans if work_id in self._suspects]
+        self._suspects.clear()
+        self._suspects.update(orphans)
+        for start in range(0, len(repeated), _PART):
+            await self._hand_on(repeated[start : start + _PART], lost=True, lost_waiting=True)
+
+    async def _end_stopping(self, works: Mapping[str, str], known: Mapping[str, EngineState]) -> None:
+        stopping = [work_id for work_id, state in works.items() if state == TrialState.STOPPING]
+        await self.engine.cancel([work_id for work_id in stopping if known.get(work_id) in _LIVING])
+
+    async def _job(self, job_id: str) -> None:
+        """Expands a Job that nobody expands, cancels what waits in one that stops, and ends one that is done."""
         async with self.database.transaction() as session:
             job = await store.lock_job(session, job_id)
-            if job is not None and job.state in {JobState.RUNNING, JobState.STOPPING}:
-                await endings.end_job_if_done(session, job, self.clock.now())
+            if job is None or job.state in JOB_TERMINAL:
+                return
+            now = self.clock.now()
+            await expansion.expand(session, job, now)
+            if job.state == JobState.STOPPING:
+                await endings.stop_waiting(session, job, now)
+            await endings.end_job_if_done(session, job, now)
+
+    async def _leases(self) -> None:
+        async with self.database.transaction() as session:
+            await budget.write_off_expired(session)
 
 
 def _is_current(row: TrialRow | None, try_no: int) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tollbar.datasets.taskfile import Task
 from tollbar.sandboxes.interface import Capabilities, Network
 
 
@@ -21,6 +22,7 @@ class Refused:
 
 
 _NETWORKS: Final = {"allowlist": Network.ALLOWLIST, "public": Network.PUBLIC}
+_ROOT: Final = frozenset({None, "root", "0", 0})
 
 
 def check(needs: Mapping[str, Any], can: Capabilities, params: Mapping[str, Any], *, oracle: bool) -> Refused | None:
@@ -49,9 +51,18 @@ def _problems(
         yield from _network(network, can)
     missing = [*needs["variables"], *(needs["solution_variables"] if oracle else [])]
     for name in missing:
-        if name not in params:
+        if name.upper() not in params:
             yield Refused("variable", f"${{{name}}}: the task needs this variable; give it as a parameter of the Job.")
     yield from _not_yet(needs)
+
+
+def check_task(task: Task, can: Capabilities) -> Refused | None:
+    """Returns the first thing that the task itself asks beyond its catalogued needs and cannot have, or None."""
+    if task.config.own.keep_agent_processes:
+        return Refused("key", "metadata.tollbar.keep_agent_processes: not offered in this version.")
+    if not can.users and any(hook.user not in _ROOT for hook in task.collect_hooks()):
+        return Refused("key", "verifier.collect.user: this backend runs one user only.")
+    return None
 
 
 def _network(network: Mapping[str, Any], can: Capabilities) -> Iterator[Refused]:

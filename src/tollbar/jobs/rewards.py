@@ -8,16 +8,19 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tollbar.kit.jsonio import DuplicateKey, NotFinite, loads_strict
+from tollbar.kit.text import unstorable
 
 MAX_REWARD_BYTES: Final = 64 << 10
 MAX_DETAILS_BYTES: Final = 256 << 10
 _MAX_VALUE: Final = 1e9
 _MAX_KEYS: Final = 64
+_MAX_DEPTH: Final = 64
+_UNREADABLE: Final = object()
 _NUMBER: Final = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _FAILURE_CODE: Final = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
 _BOM: Final = b"\xef\xbb\xbf"
@@ -38,6 +41,7 @@ class Unscored:
 
     reason: str
     detail: str | None = None
+    message: str | None = None
 
 
 @dataclass(frozen=True)
@@ -149,6 +153,10 @@ def _read_json(data: bytes) -> dict[str, float]:
     members: dict[str, Any] = value
     if not members:
         raise _Invalid("no_keys")
+    return _numbers(members)
+
+
+def _numbers(members: Mapping[str, Any]) -> dict[str, float]:
     if len(members) > _MAX_KEYS:
         raise _Invalid("too_many_keys")
     if any(not 1 <= len(name) <= 128 or not name.isprintable() for name in members):
@@ -192,14 +200,30 @@ def _details(data: bytes | None, flags: list[str]) -> tuple[dict[str, float], An
     try:
         value = _parse(_decode(data, MAX_DETAILS_BYTES))
     except _Invalid:
+        value = _UNREADABLE
+    if value is _UNREADABLE or _too_deep(value) or unstorable(value) is not None:
         flags.append("details_invalid")
         return {}, None, None
     code = value.get("failure_code") if isinstance(value, dict) else None
     failure = code if isinstance(code, str) and _FAILURE_CODE.fullmatch(code) else None
     try:
-        numbers = {name: _number(member) for name, member in value.items()} if isinstance(value, dict) else None
+        numbers = _numbers(value) if isinstance(value, dict) else None
     except _Invalid:
         numbers = None
     if numbers is None:
         return {}, value, failure
     return numbers, None, failure
+
+
+def _too_deep(value: Any) -> bool:
+    """Says whether lists and objects are nested deeper than every later reader takes."""
+    level: list[Any] = [value]
+    for _ in range(_MAX_DEPTH):
+        level = [member for item in level for member in _members(item)]
+        if not level:
+            return False
+    return True
+
+
+def _members(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()

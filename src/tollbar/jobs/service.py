@@ -16,9 +16,9 @@ from tollbar.artifacts import service as artifacts
 from tollbar.budget import service as budget
 from tollbar.budget.schemas import Level
 from tollbar.datasets import selection
-from tollbar.datasets.schemas import Selection
+from tollbar.datasets.schemas import SelectedTask, Selection
 from tollbar.engine.port import Engine, Work
-from tollbar.jobs import endings, refusals, schemas, store, submission
+from tollbar.jobs import endings, limits, refusals, schemas, store, submission
 from tollbar.jobs.errors import (
     InvalidJob,
     InvalidJobStatus,
@@ -74,20 +74,21 @@ async def submit(
 ) -> tuple[dict[str, Any], bool]:
     """Submits an Agent Job in the caller's transaction; returns its object and whether it is new.
 
-    The same `request_id` with the same arguments returns the first Job; with others raises `JobRequestConflict`.
-    `needs_cap`: refuse a submission without `max_cost_usd` (the MCP interface never submits without one).
+    The same `request_id` with the same arguments returns the first Job; with others raises `JobRequestConflict`. A
+    dry run only resolves: it looks no `request_id` up and writes nothing. `needs_cap`: refuse a submission without
+    `max_cost_usd` (the MCP interface never submits without one).
     """
     request_id = submission.request_id_of(request)
     if needs_cap and request.get("max_cost_usd") is None:
         raise MissingCap
-    if request_id is not None:
+    if request_id is not None and request.get("dry_run") is not True:
         first = await store.job_by_request(session, actor, request_id)
         if first is not None:
             return await _repeated(session, context, first, submission.read(request)), False
     wanted = submission.read(request)
-    job, tasks = await _resolve(session, context, actor, wanted)
+    job, tasks, plan = await _resolve(session, context, actor, wanted)
     if wanted.dry_run:
-        return _dry_run(job, tasks, wanted), False
+        return _dry_run(job, plan, wanted), False
     try:
         async with session.begin_nested():
             job.budget_id = await budget.open_budget(session, Level.JOB, job.id, wanted.cap_pusd)
@@ -110,9 +111,17 @@ async def _repeated(session: AsyncSession, context: JobsContext, first: JobRow, 
     return await _job_object(session, context, first)
 
 
+@dataclass(frozen=True)
+class _Plan:
+    """What a submission would run and cannot run."""
+
+    chosen: Selection
+    refused: list[dict[str, str]]
+
+
 async def _resolve(
     session: AsyncSession, context: JobsContext, actor: Principal, wanted: Submission
-) -> tuple[JobRow, list[JobTaskRow]]:
+) -> tuple[JobRow, list[JobTaskRow], _Plan]:
     """Turns names into frozen facts: dataset revision, profile version, runner revision, parameters."""
     chosen = await selection.select(session, actor, wanted.source)
     profile = await profiles.resolve(session, actor, wanted.profile_name, wanted.profile_version)
@@ -120,8 +129,8 @@ async def _resolve(
         raise InvalidJob("No profile is named and the project has no default one.", hint="Give profile_name.")
     runner = await runners.resolve(session, wanted.runner or profile.runner or "envhub/base@main")
     await _agree(session, profile.name, profile.runner, wanted.runner)
-    params = _params(profile.agent, profile.params, wanted.params)
-    _refuse_if_nothing_runs(context, chosen, params, oracle=ADAPTERS[profile.agent].uses_solution)
+    params = _params(profile.agent, profile.params, wanted.params, chosen)
+    refused = _refusals(context, chosen, params, oracle=ADAPTERS[profile.agent].uses_solution)
     job_id, ref = new_id("job"), chosen.dataset_ref()
     job = JobRow(
         id=job_id,
@@ -155,40 +164,41 @@ async def _resolve(
         expanded=False,
         created_at=context.clock.now(),
     )
-    tasks = [
-        JobTaskRow(
-            job_id=job_id,
-            seq=seq,
-            name=task.name,
-            task_id=task.task_id,
-            digest=task.digest,
-            split=task.split,
-            files_sha256=task.files_sha256,
-            threshold=task.threshold,
-            weights=dict(task.weights),
-            n_succeeded=0,
-            n_failed=0,
-            n_cancelled=0,
-            n_passed=0,
-            reward_sum=0.0,
-        )
-        for seq, task in enumerate(chosen.tasks)
-    ]
-    return job, tasks
+    return job, [_task_row(job_id, seq, task) for seq, task in enumerate(chosen.tasks)], _Plan(chosen, refused)
 
 
-def _refuse_if_nothing_runs(
+def _task_row(job_id: str, seq: int, task: SelectedTask) -> JobTaskRow:
+    return JobTaskRow(
+        job_id=job_id,
+        seq=seq,
+        name=task.name,
+        task_id=task.task_id,
+        digest=task.digest,
+        split=task.split,
+        files_sha256=task.files_sha256,
+        threshold=task.threshold,
+        weights=dict(task.weights),
+        n_succeeded=0,
+        n_failed=0,
+        n_cancelled=0,
+        n_passed=0,
+        reward_sum=0.0,
+    )
+
+
+def _refusals(
     context: JobsContext, chosen: Selection, params: Mapping[str, Any], *, oracle: bool
-) -> None:
-    """Refuses a submission of which no Trial could start; a part that cannot run is refused Trial by Trial."""
+) -> list[dict[str, str]]:
+    """Returns the tasks of which no Trial could start, each with the reason; raises when it is all of them."""
     if context.capabilities is None:
-        return
+        return []
     found = [
         (task.name, refusals.check(task.needs, context.capabilities, params, oracle=oracle)) for task in chosen.tasks
     ]
     refused = [{"task": name, **asdict(why)} for name, why in found if why is not None]
     if len(refused) == len(chosen.tasks):
         raise UnsupportedCapability(f"None of the tasks can run here: {refused[0]['message']}", refused=refused[:100])
+    return refused
 
 
 async def _agree(session: AsyncSession, profile: str, bound: str | None, asked: str | None) -> None:
@@ -199,14 +209,27 @@ async def _agree(session: AsyncSession, profile: str, bound: str | None, asked: 
         raise ProfileRunnerConflict(profile, bound)
 
 
-def _params(agent: str, own: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    unknown = sorted(set(given) - ADAPTERS[agent].parameters)
+def _params(agent: str, own: Mapping[str, Any], given: Mapping[str, Any], chosen: Selection) -> dict[str, Any]:
+    """Returns the Job's parameters: the agent's, and the variables that the tasks take from nowhere else."""
+    variables = {
+        name.upper() for task in chosen.tasks for key in ("variables", "solution_variables") for name in task.needs[key]
+    }
+    unknown = sorted(set(given) - ADAPTERS[agent].parameters - variables)
     if unknown:
-        raise InvalidJob(f"The agent {agent} does not know the parameter {', '.join(unknown)}.")
+        raise InvalidJob(f"Neither the agent {agent} nor a task knows the parameter {', '.join(unknown)}.")
     return {**own, **given}
 
 
-def _dry_run(job: JobRow, tasks: Sequence[JobTaskRow], wanted: Submission) -> dict[str, Any]:
+def _dry_run(job: JobRow, plan: _Plan, wanted: Submission) -> dict[str, Any]:
+    """Returns what a submission would run, what of it cannot run, and what one try of a Trial can cost at most."""
+    out = {item["task"] for item in plan.refused}
+    runnable = [task for task in plan.chosen.tasks if task.name not in out]
+    worst = max(limits.worst_case_pusd(task.needs, job.runner, job.timeout_s) for task in runnable)
+    warnings: list[str] = []
+    if plan.refused:
+        warnings.append(f"{len(plan.refused)} of {len(plan.chosen.tasks)} tasks cannot run here.")
+    if wanted.cap_pusd is not None and worst > wanted.cap_pusd:
+        warnings.append("One try of a Trial can cost more than the cap.")
     return {
         "dry_run": True,
         "dataset_ref": job.dataset_ref,
@@ -216,10 +239,13 @@ def _dry_run(job: JobRow, tasks: Sequence[JobTaskRow], wanted: Submission) -> di
         "runner": {key: job.runner[key] for key in ("name", "revision", "source_ref")},
         "params": job.params,
         "attempts": job.attempts,
-        "total_tasks": len(tasks),
-        "n_total": len(tasks) * job.attempts,
+        "total_tasks": job.total_tasks,
+        "n_total": job.total_tasks * job.attempts,
         "max_cost_usd": None if wanted.cap_pusd is None else format_usd(wanted.cap_pusd),
         "allow_base_substitution": job.allow_base_substitution,
+        "worst_case_usd": format_usd(worst),
+        "refused": plan.refused[:100],
+        "warnings": warnings,
     }
 
 
@@ -235,8 +261,8 @@ async def result(
     job = await _job(session, actor, job_id)
     rows = await store.trials_of_job(session, actor, job_id, page)
     cut = page.page(rows, lambda row: [row.task_seq, row.attempt])
-    spent = await budget.spent_on_many(session, [f"trial:{row.id}" for row in cut.items])
-    items = [schemas.result_item(row, spent[f"trial:{row.id}"]["total"]) for row in cut.items]
+    spent = await _spent(session, cut.items)
+    items = [schemas.result_item(row, spent[row.id]["total"]) for row in cut.items]
     usage = {**schemas.NO_USAGE, "by_model": []}
     whole = await _job_object(session, context, job)
     return {**whole, "usage": usage, "trials": {"items": items, "next_cursor": cut.next_cursor}}
@@ -285,12 +311,12 @@ async def trials_page(
     state: str | None = None,
 ) -> Page[dict[str, Any]]:
     """Returns a page of Trials, newest first."""
-    if kind in _FOREIGN_TYPES:
-        return Page([], None)
-    if kind is not None and kind not in _JOB_TYPES:
+    if kind is not None and kind not in _JOB_TYPES | _FOREIGN_TYPES:
         raise InvalidJobType
     if state is not None and state not in _TRIAL_STATES:
         raise InvalidTrialStatus(_TRIAL_STATES)
+    if kind not in {None, "agent"}:
+        return Page([], None)
     states = None if state is None else schemas.states_of(state)
     rows = await store.trials_page(session, actor, page, job_id=job_id, states=states)
     cut = page.page(rows, lambda row: [row.id])
@@ -305,11 +331,17 @@ async def trial(session: AsyncSession, actor: Principal, trial_id: str) -> dict[
 async def trial_result(session: AsyncSession, actor: Principal, trial_id: str) -> dict[str, Any]:
     """Returns one Trial's reward or reason, structured result, evidence, cost, and first page of artifacts."""
     row = await _trial(session, actor, trial_id)
-    spent = await budget.spent_on_many(session, [f"trial:{row.id}"])
+    spent = await _spent(session, [row])
     files = await artifacts.first_page(session, actor, row.id)
     return schemas.trial_result_object(
-        row, "agent", spent[f"trial:{row.id}"], {"items": files.items, "next_cursor": files.next_cursor}
+        row, "agent", spent[row.id], {"items": files.items, "next_cursor": files.next_cursor}
     )
+
+
+async def _spent(session: AsyncSession, rows: Sequence[TrialRow]) -> dict[str, dict[str, int]]:
+    """Returns what all tries of these Trials cost, by Trial."""
+    tries = {row.id: [f"trial:{row.id}:{number}" for number in range(1, row.try_no + 1)] for row in rows}
+    return await budget.spent_on_many(session, tries)
 
 
 async def require_trial(session: AsyncSession, actor: Principal, trial_id: str) -> None:

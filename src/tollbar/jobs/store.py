@@ -6,16 +6,24 @@ the other's end and closes the Job.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import Row, and_, bindparam, exists, func, or_, select, text, tuple_, update
+from sqlalchemy import BigInteger, Row, and_, bindparam, exists, func, or_, select, text, tuple_, update
 from sqlalchemy.dialects.postgresql import ARRAY, TEXT
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from tollbar.access.principal import Principal
-from tollbar.jobs.states import JOB_MOVES, TRIAL_ACTIVE, TRIAL_MOVES, TRIAL_TERMINAL, TRIAL_WORKING, JobState, TrialState
+from tollbar.jobs.states import (
+    JOB_MOVES,
+    TRIAL_ACTIVE,
+    TRIAL_MOVES,
+    TRIAL_TERMINAL,
+    TRIAL_WORKING,
+    JobState,
+    TrialState,
+)
 from tollbar.jobs.tables import JobRow, JobTaskRow, SealRow, TrialRow
 from tollbar.kit.paging import PageRequest
 
@@ -37,11 +45,13 @@ _CANCEL_WAITING = text(
 
 _NEXT_TRY = text(
     """
-    UPDATE trial SET state = 'pending', try_no = try_no + 1, owner = NULL, losses = losses + :lost
-     WHERE id = ANY(:ids) AND state IN ('admitted', 'starting', 'running', 'verifying') AND losses + :lost < :bound
-    RETURNING id
+    UPDATE trial SET state = 'pending', try_no = trial.try_no + 1, owner = NULL, losses = losses + :lost
+      FROM unnest(:ids, :tries) AS mine(id, try_no)
+     WHERE trial.id = mine.id AND trial.try_no = mine.try_no
+       AND state IN ('admitted', 'starting', 'running', 'verifying') AND losses + :lost < :bound
+    RETURNING trial.id
     """
-).bindparams(_IDS)
+).bindparams(_IDS, bindparam("tries", type_=ARRAY(BigInteger)))
 
 # A row that somebody else is just moving is left to them: whoever waited here could be waited for there.
 _ADMIT = text(
@@ -242,10 +252,14 @@ async def stopping(session: AsyncSession, job_id: str) -> list[tuple[str, int]]:
     return [(row[0], row[1]) for row in await session.execute(query)]
 
 
-async def next_try(session: AsyncSession, trial_ids: Sequence[str], *, lost: bool, bound: int) -> list[str]:
-    """Puts Trials back in the queue under the next try; a loss beyond `bound` is left for the caller to fail."""
-    found = await session.execute(_NEXT_TRY, {"ids": list(trial_ids), "lost": int(lost), "bound": bound})
-    return [row[0] for row in found]
+async def next_try(session: AsyncSession, tries: Mapping[str, int], *, lost: bool, bound: int) -> set[str]:
+    """Puts Trials (by id, each under exactly this try) back in the queue under their next try; returns which.
+
+    Their Jobs are locked: a stop must see them either running or waiting. A loss beyond `bound` is left for the
+    caller to fail.
+    """
+    values = {"ids": list(tries), "tries": list(tries.values()), "lost": int(lost), "bound": bound}
+    return {row[0] for row in await session.execute(_NEXT_TRY, values)}
 
 
 async def live_among(session: AsyncSession, trial_ids: Sequence[str]) -> list[TrialRow]:

@@ -15,6 +15,7 @@ from tollbar.artifacts.blobs import BlobStore
 from tollbar.datasets import packing, taskneeds
 from tollbar.datasets import service as datasets
 from tollbar.datasets.taskfile import Task
+from tollbar.jobs.cleanup import to_the_end
 from tollbar.sandboxes.interface import ImageRef, ImageSpec, SandboxProvider
 
 
@@ -46,7 +47,8 @@ class TaskCache:
             if found is None:
                 task, files = await datasets.load(self.blobs, files_sha256, name)
                 folder = self.root / files_sha256
-                await asyncio.to_thread(_unpack, files, folder)
+                # A thread goes on when its waiter is cancelled: the lock is held until it is through.
+                await to_the_end(asyncio.to_thread(_unpack, files, folder))
                 found = self._tasks[files_sha256] = LocalTask(files_sha256, task, folder, taskneeds.needs(task))
             return found
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from tollbar.artifacts.blobs import BlobStore
 from tollbar.db.session import Database
 from tollbar.engine.port import Engine
+from tollbar.jobs.limits import MAX_PHASE_S
 from tollbar.jobs.tables import JobRow, JobTaskRow, TrialRow
 from tollbar.jobs.taskcache import TaskCache
 from tollbar.kit.clock import Clock
@@ -32,8 +33,8 @@ class TrialTools:
     """Folder of logs that are being written; each is removed once it is stored."""
     kick_pump: Callable[[], None]
     seal_limits: SealLimits = field(default_factory=SealLimits)
-    max_phase_s: float = 3600.0
-    """Longest agent phase of a task that names no time limit."""
+    max_phase_s: float = MAX_PHASE_S
+    """Longest agent phase."""
     kept: dict[tuple[str, int], Sandbox] = field(default_factory=dict[tuple[str, int], Sandbox])
     """Sandboxes of shared-mode Trials between their two steps, by (trial, try)."""
 

@@ -7,18 +7,18 @@ import os
 import re
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from tollbar.sandboxes.base import BaseInfo
 from tollbar.sandboxes.build_steps import BuildSteps
-from tollbar.sandboxes.bwrap_command import Root
-from tollbar.sandboxes.cgroups import Cgroups, Group
-from tollbar.sandboxes.claims import Claim, claim, take, used_layers
-from tollbar.sandboxes.errors import BackendUnusable, EnvironmentFailure, EnvironmentStartFailed
-from tollbar.sandboxes.folders import hand_over
+from tollbar.sandboxes.cgroups import Cgroups
+from tollbar.sandboxes.claims import used_layers
+from tollbar.sandboxes.entry import Entrance
+from tollbar.sandboxes.errors import BackendUnusable, EnvironmentFailure, SandboxLost
 from tollbar.sandboxes.ground import Ground, lay_ground, starts_without_overlay
+from tollbar.sandboxes.held import HeldSandbox
 from tollbar.sandboxes.image_build import build
 from tollbar.sandboxes.interface import (
     Capabilities,
@@ -30,18 +30,18 @@ from tollbar.sandboxes.interface import (
     Network,
     Problem,
     Purpose,
-    SandboxHandle,
     SandboxName,
     SandboxSpec,
+    SandboxView,
 )
-from tollbar.sandboxes.one_shot import OneShotSandbox, Setting
+from tollbar.sandboxes.kept import Kept
+from tollbar.sandboxes.one_shot import OneShotSandbox
 from tollbar.sandboxes.places import PUBLIC_ROOT
 from tollbar.sandboxes.preflight import HostView, Unprepared, cgroup_advice, overlay_problem, start_problem
-from tollbar.sandboxes.process import settle
-from tollbar.sandboxes.upper import ensure_folder, make_folder
+from tollbar.sandboxes.registry import ABANDONED_S, KERNEL, Registry, add_leaves
+from tollbar.sandboxes.sandbox_base import BwrapSandbox, Setting
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,120}\Z")
-_ABANDONED_S: Final = 600.0
 _PROBE_TIMEOUT_S: Final = 10.0
 _MIB: Final = 1 << 20
 _BUILD_LIMITS: Final = Limits()
@@ -53,7 +53,7 @@ class BwrapProvider:
     `root` is a folder of the data directory. A supervisor that is root drops to `sandbox_uid`, which must be able to
     pass every folder above its sandboxes: when it cannot pass to `root`, a folder below `public_root` is used instead
     (made by us, mode 0711, on a file system that can hold an overlay's upper layer). `host` names the machine in
-    handles. `cgroups` and `view` are found when not given.
+    handles. `cgroups` and `view` are found when not given. Without `disk_images` disks are only watched.
     """
 
     def __init__(
@@ -66,6 +66,7 @@ class BwrapProvider:
         view: HostView | None = None,
         cgroups: Cgroups | None = None,
         layer_cache_mb: int = 10240,
+        disk_images: bool = True,
     ) -> None:
         self._root = root
         self._sandbox_uid = sandbox_uid
@@ -76,8 +77,10 @@ class BwrapProvider:
         self._layer_cache_bytes = layer_cache_mb * _MIB
         self._ground: Ground | None = None
         self._laying = asyncio.Lock()
-        self._claims: dict[str, Claim] = {}
-        self._living: dict[str, OneShotSandbox] = {}
+        self._disk_images = disk_images
+        self._registry: Registry | None = None
+        self._entrance: Entrance | None = None
+        self._living: dict[str, BwrapSandbox] = {}
 
     @property
     def name(self) -> str:
@@ -115,9 +118,9 @@ class BwrapProvider:
             image=False,
             users=False,
             networks=frozenset({Network.NONE}),
-            limits=self._ground.cgroups.levels(),
+            limits=self._ground.levels(),
             gpu=False,
-            healthcheck=False,
+            healthcheck=True,
             kernel_isolation="shared",
             seal=True,
             regrade=True,
@@ -165,59 +168,120 @@ class BwrapProvider:
 
     async def scratch_layer(self, name: SandboxName, fill: Callable[[Path], None]) -> Path:
         """Returns a layer of one sandbox, which is created after it; it goes with that sandbox's `destroy`."""
-        ground = await self._prepared()
+        registry = await self._registered()
         text = _checked(name)
         if text in self._living:
             await self._living[text].destroy()
-        return await asyncio.to_thread(self._fill_scratch, ground, text, fill)
+        return await asyncio.to_thread(registry.fill_scratch, text, fill)
 
-    async def create(self, spec: SandboxSpec) -> OneShotSandbox:
-        """Makes a sandbox; nothing runs in it yet. What an older try left under its name goes first.
+    async def create(self, spec: SandboxSpec) -> BwrapSandbox:
+        """Makes a sandbox; nothing of a tenant runs in it yet. What an older try left under its name goes first.
 
-        Raises `EnvironmentStartFailed` when another process holds the name, for too many layers, or for limits that
-        the machine does not take, and `ValueError` for what this backend does not have (form, network).
+        Raises `EnvironmentStartFailed` when another process holds the name, for too many layers, for limits that the
+        machine does not take, and for a held one that does not come up; `ValueError` for what this backend does not
+        have (network, disk level).
         """
-        if spec.form is not Form.ONE_SHOT or spec.network is not Network.NONE:
-            msg = f"this backend has no {spec.form} sandbox with the network {spec.network}"
+        ground, registry = await self._prepared(), await self._registered()
+        if spec.network is not Network.NONE or (spec.disk_level == KERNEL and ground.images is None):
+            msg = f"this backend has no sandbox with the network {spec.network} and the disk level {spec.disk_level}"
             raise ValueError(msg)
-        ground = await self._prepared()
         name = _checked(spec.name)
         if name in self._living:
             await self._living[name].destroy()
         try:
-            setting = await asyncio.to_thread(self._make, ground, name, spec)
-            sandbox = OneShotSandbox(spec, setting, lambda: self._remove(ground, name))
+            setting = await asyncio.to_thread(registry.make, name, spec)
+            sandbox = self._sandbox(ground, spec, setting)
+            self._living[name] = sandbox
+            if isinstance(sandbox, HeldSandbox):
+                await sandbox.start()
         except BaseException:
-            await self._remove(ground, name)
+            await self._remove(name)
             raise
-        self._living[name] = sandbox
         return sandbox
+
+    async def keep(self, name: SandboxName, until: datetime) -> None:
+        """Ends the processes of a sandbox of this process and keeps its files until that time; then `reap` takes it.
+
+        Its owner must not destroy it. Raises `SandboxLost` when this process has no such sandbox.
+        """
+        text, registry = _checked(name), await self._registered()
+        sandbox = self._living.get(text)
+        if sandbox is None:
+            raise SandboxLost("worker", f"There is no sandbox {text} in this process.")
+        await sandbox.kill()
+        await asyncio.to_thread(registry.keep, text, Kept(until, sandbox.spec))
+
+    async def attach(self, name: SandboxName) -> HeldSandbox:
+        """Returns a sandbox of this process in the form `held`, or a kept one on the files that a dead process left.
+
+        A one-shot sandbox is ended and entered anew on its files. A kept one of a dead process has the environment
+        of no command: that is not written down. Raises `SandboxLost` when there is none.
+        """
+        ground, registry, text = await self._prepared(), await self._registered(), _checked(name)
+        sandbox = self._living.get(text)
+        if isinstance(sandbox, HeldSandbox):
+            return sandbox
+        if sandbox is None:
+            spec, setting = await asyncio.to_thread(registry.take_kept, text)
+        else:
+            await sandbox.kill()
+            spec, setting = replace(sandbox.spec, form=Form.HELD), sandbox.setting
+            if setting.group is not None:
+                add_leaves(setting.group)
+        self._living[text] = held = HeldSandbox(spec, setting, lambda: self._remove(text), self._entrance_of(ground))
+        return held
+
+    async def list(self, *, now: datetime) -> list[SandboxView]:
+        """Returns the sandboxes of this process and the kept ones on this machine, the oldest first."""
+        registry = await self._registered()
+        kept = await asyncio.to_thread(registry.kept)
+        specs = {name: note.spec for name, note in kept.items()}
+        specs |= {name: sandbox.spec for name, sandbox in self._living.items()}
+        views = [
+            SandboxView(
+                name,
+                spec.owner,
+                spec.form,
+                name in self._living,
+                registry.age_s(name, now),
+                kept[name].until if name in kept else None,
+            )
+            for name, spec in specs.items()
+        ]
+        return sorted(views, key=lambda view: (-view.age_s, view.name))
 
     async def reap(self, live: Collection[str], *, now: datetime) -> list[str]:
         """Removes sandboxes that no living process holds and that `live` does not name; returns their names.
 
-        Layers of sandboxes that this process prepared and never created go after ten minutes; control groups without
-        a folder, and layers above the cache's size, go too.
+        Kept ones go when their time is over, those of this process, too. Layers of sandboxes that this process
+        prepared and never created go after ten minutes; control groups without a folder, and layers above the cache's
+        size, go too.
         """
-        ground = await self._prepared()
+        ground, registry = await self._prepared(), await self._registered()
+        kept = await asyncio.to_thread(registry.kept)
+        over = [name for name in self._living if name in kept and kept[name].until <= now and name not in live]
+        for name in over:
+            await self._living[name].destroy()
         abandoned = [
             name
-            for name, held in list(self._claims.items())
-            if name not in self._living and name not in live and held.age_s(now.timestamp()) > _ABANDONED_S
+            for name in registry.prepared()
+            if name not in self._living and name not in live and registry.age_s(name, now) > ABANDONED_S
         ]
         for name in abandoned:
-            await self._remove(ground, name)
-        gone = await asyncio.to_thread(self._reap, ground, frozenset(live))
+            await registry.remove(name)
+        gone = await asyncio.to_thread(registry.reap, frozenset(live), now)
         used = await asyncio.to_thread(used_layers, ground.places.sandboxes)
-        kept = {ground.base.lower, *(ground.places.layers / name for name in used)}
-        await ground.layers.prune(self._layer_cache_bytes, kept, now.timestamp())
-        return sorted({*gone, *abandoned})
+        needed = {ground.base.lower, *(ground.places.layers / name for name in used)}
+        await ground.layers.prune(self._layer_cache_bytes, needed, now.timestamp())
+        return sorted({*gone, *abandoned, *over})
 
     async def kill_all(self) -> None:
-        """Ends every process of every sandbox of this process; the files stay."""
+        """Ends every process of every sandbox of this process, and the helper that lets commands in; files stay."""
         sandboxes = list(self._living.values())
         self.kill_now()
         await asyncio.gather(*(sandbox.kill() for sandbox in sandboxes))
+        if self._entrance is not None:
+            await self._entrance.close()
 
     def kill_now(self) -> None:
         """The same for a watchdog: sends the signals and returns at once; any thread may call it."""
@@ -229,9 +293,37 @@ class BwrapProvider:
             async with self._laying:
                 if self._ground is None:
                     self._ground = await lay_ground(
-                        self._root, self._sandbox_uid, self._public_root, self._view, self._cgroups
+                        self._root,
+                        self._sandbox_uid,
+                        self._public_root,
+                        self._view,
+                        self._cgroups,
+                        images=self._disk_images,
                     )
         return self._ground
+
+    async def _registered(self) -> Registry:
+        if self._registry is None:
+            ground = await self._prepared()
+            self._registry = self._registry or Registry(ground, self.name, self._host)
+        return self._registry
+
+    def _entrance_of(self, ground: Ground) -> Entrance:
+        if self._entrance is None:
+            self._entrance = Entrance(ground.identity)
+        return self._entrance
+
+    def _sandbox(self, ground: Ground, spec: SandboxSpec, setting: Setting) -> BwrapSandbox:
+        async def remove() -> None:
+            await self._remove(setting.handle.name)
+
+        if spec.form is Form.HELD:
+            return HeldSandbox(spec, setting, remove, self._entrance_of(ground))
+        return OneShotSandbox(spec, setting, remove)
+
+    async def _remove(self, name: str) -> None:
+        self._living.pop(name, None)
+        await (await self._registered()).remove(name)
 
     async def _probe(self) -> str | None:
         """Starts a sandbox that writes a file; returns what went wrong, or None."""
@@ -253,76 +345,6 @@ class BwrapProvider:
             None if result.exit_code == 0 else result.stderr_tail.decode(errors="replace").strip() or "no reason given"
         )
 
-    def _group_prefix(self, ground: Ground) -> str:
-        return f"tollbar-{ground.places.tag}-"
-
-    def _group(self, ground: Ground, name: str) -> Group:
-        return ground.cgroups.group(self._group_prefix(ground) + name)
-
-    def _claim(self, ground: Ground, name: str) -> Claim:
-        if name not in self._claims:
-            self._claims[name] = claim(ground.places.sandboxes, name, ground.identity.uid)
-        return self._claims[name]
-
-    def _fill_scratch(self, ground: Ground, name: str, fill: Callable[[Path], None]) -> Path:
-        held = self._claim(ground, name)
-        folder = held.tenant_folder(f"in-{secrets.token_hex(3)}", ground.identity)
-        fill(folder)
-        hand_over(folder, ground.identity)
-        return folder
-
-    def _make(self, ground: Ground, name: str, spec: SandboxSpec) -> Setting:
-        """Makes folders and group; blocks for about a millisecond."""
-        held = self._claim(ground, name)
-        lowers = lower_layers(ground.base, spec)
-        root = Root(lowers, held.folder / "up", held.folder / "wk", ground.base.binds)
-        root.arguments()
-        missing = [path for path in lowers if not path.is_dir()]
-        if missing:
-            raise EnvironmentStartFailed("start", f"The layer {missing[0].name} is gone.")
-        held.note_layers([path.name for path in lowers])
-        held.tenant_folder("up", ground.identity)
-        held.tenant_folder("wk", ground.identity)
-        if spec.workdir != "/":
-            ensure_folder(root.upper, lowers, spec.workdir, ground.identity)
-        for folder in {*spec.directories} - {"/", spec.workdir}:
-            make_folder(root.upper, lowers, folder, ground.identity)
-        try:
-            group = ground.cgroups.make(self._group_prefix(ground) + name, spec.limits)
-        except OSError as error:
-            msg = f"The machine does not take these limits: {error.strerror}."
-            raise EnvironmentStartFailed("start", msg) from error
-        data = {"directory": str(held.folder), "cgroups": [] if group is None else group.join}
-        handle = SandboxHandle(self.name, self._host, spec.owner, name, data)
-        return Setting(ground.programs, ground.identity, root, held.folder, group, ground.cgroups.levels(), handle)
-
-    async def _remove(self, ground: Ground, name: str) -> None:
-        """Removes group, folder and lock of a sandbox whose processes are dead; a cancellation waits for it."""
-        self._living.pop(name, None)
-        held = self._claims.pop(name, None)
-        if held is not None:
-            await settle(asyncio.create_task(asyncio.to_thread(self._clear, ground, held)))
-
-    def _clear(self, ground: Ground, held: Claim) -> None:
-        self._group(ground, held.folder.name).remove()
-        held.remove()
-
-    def _reap(self, ground: Ground, live: frozenset[str]) -> list[str]:
-        gone: list[str] = []
-        for folder in list(ground.places.sandboxes.iterdir()):
-            if folder.name in live or folder.name in self._claims:
-                continue
-            left = take(folder)
-            if left is not None:
-                left.kill_leftovers(ground.identity.uid)
-                self._clear(ground, left)
-                gone.append(folder.name)
-        prefix = self._group_prefix(ground)
-        for group in ground.cgroups.names(prefix):
-            if not (ground.places.sandboxes / group.removeprefix(prefix)).exists():
-                ground.cgroups.group(group).remove()
-        return gone
-
 
 def _checked(name: SandboxName) -> str:
     text = str(name)
@@ -330,9 +352,3 @@ def _checked(name: SandboxName) -> str:
         msg = f"{text!r} is not the name of a sandbox"
         raise ValueError(msg)
     return text
-
-
-def lower_layers(base: BaseInfo, spec: SandboxSpec) -> tuple[Path, ...]:
-    """Returns base, image and inputs, bottom first; a layer that stands twice counts where it is uppermost."""
-    stack = (base.lower, *spec.image.layers, *spec.inputs)
-    return tuple(reversed(dict.fromkeys(reversed(stack))))

@@ -44,7 +44,7 @@ HOLD: Final = (
     "sleep 2147483647 & echo >&3; exec 3<&- >/dev/null 2>&1; "
     "wait $!; while sleep 2147483647 & wait $!; [ $? -ne 127 ]; do :; done"
 )
-"""Runs as process 1 of a held sandbox: waits for ever and takes the zombies of orphans; no signal from inside ends it."""
+"""Runs as process 1 of a held sandbox: waits for ever and takes orphans' zombies; no signal from inside ends it."""
 
 ISOLATION: Final = (
     "--unshare-user",

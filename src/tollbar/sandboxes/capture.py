@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import select
+import termios
 import threading
+from array import array
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -88,7 +91,10 @@ def _write_all(descriptor: int, data: memoryview, offset: int) -> None:
 
 
 class Capture:
-    """Drains the two output pipes of one command in a thread of its own until both are closed at the other end."""
+    """Drains the two output pipes of one command in a thread of its own until both are closed at the other end.
+
+    `done` is called, in that thread, as soon as what was kept is complete: then, or after `finish`.
+    """
 
     def __init__(self, stdout: int, stderr: int, output: Path | None, max_bytes: int, done: Callable[[], None]) -> None:
         self.stdout = Tail()
@@ -99,40 +105,78 @@ class Capture:
         self._output = output
         self._max_bytes = max_bytes
         self._done = done
+        self._open_pipes = set(self._streams)
+        self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._closing = threading.Lock()
+        self._closed = False
         threading.Thread(target=self._run, name="sandbox-output", daemon=True).start()
+
+    def finish(self) -> None:
+        """Takes what was printed up to now as everything; what others print later is read and dropped."""
+        with self._closing:
+            if not self._closed:
+                os.eventfd_write(self._bell, 1)
 
     def _run(self) -> None:
         try:
-            file = self._open()
-            self._drain(file)
-            if file is None:
-                self.truncated = any(tail.total > TAIL_BYTES for tail in self._streams.values())
-            else:
-                self.truncated = file.dropped > 0
-                file.close()
+            self._keep()
         except OSError as error:
             self.error = error
             self._drain(None)
+        self._done()
+        try:
+            self._drain(None, forget=True)
         finally:
-            for descriptor in self._streams:
-                os.close(descriptor)
-            self._done()
+            with self._closing:
+                self._closed = True
+                for descriptor in (*self._streams, self._bell):
+                    os.close(descriptor)
 
-    def _open(self) -> BoundedFile | None:
-        return None if self._output is None else BoundedFile(self._output, self._max_bytes)
+    def _keep(self) -> None:
+        file = None if self._output is None else BoundedFile(self._output, self._max_bytes)
+        self._drain(file)
+        if file is None:
+            self.truncated = any(tail.total > TAIL_BYTES for tail in self._streams.values())
+        else:
+            self.truncated = file.dropped > 0
+            file.close()
 
-    def _drain(self, file: BoundedFile | None) -> None:
+    def _drain(self, file: BoundedFile | None, *, forget: bool = False) -> None:
+        """Reads until both pipes are closed, or, unless it is to `forget`, up to what there was at `finish`."""
         poller = select.poll()
-        for descriptor in self._streams:
+        for descriptor in (*self._open_pipes, *(() if forget else (self._bell,))):
             poller.register(descriptor, select.POLLIN)
-        open_pipes = set(self._streams)
-        while open_pipes:
-            for descriptor, _ in poller.poll():
-                data = os.read(descriptor, _CHUNK)
-                if not data:
+        while self._open_pipes:
+            ready = [descriptor for descriptor, _ in poller.poll()]
+            if self._bell in ready:
+                for descriptor in list(self._open_pipes):
+                    self._take(descriptor, _waiting(descriptor), file)
+                return
+            for descriptor in ready:
+                if not self._read(descriptor, _CHUNK, None if forget else file, keep=not forget):
                     poller.unregister(descriptor)
-                    open_pipes.discard(descriptor)
-                    continue
-                self._streams[descriptor].feed(data)
-                if file is not None:
-                    file.write(data)
+
+    def _take(self, descriptor: int, count: int, file: BoundedFile | None) -> None:
+        while count > 0:
+            read = self._read(descriptor, min(count, _CHUNK), file, keep=True)
+            if not read:
+                return
+            count -= read
+
+    def _read(self, descriptor: int, count: int, file: BoundedFile | None, *, keep: bool) -> int:
+        """Reads at most `count` bytes; 0 says that the pipe is closed at the other end."""
+        data = os.read(descriptor, count)
+        if not data:
+            self._open_pipes.discard(descriptor)
+        elif keep:
+            self._streams[descriptor].feed(data)
+            if file is not None:
+                file.write(data)
+        return len(data)
+
+
+def _waiting(descriptor: int) -> int:
+    """Returns how many bytes of a pipe can be read at once."""
+    count = array("i", [0])
+    fcntl.ioctl(descriptor, termios.FIONREAD, count)
+    return count[0]

@@ -35,33 +35,38 @@ class Leaf:
         """Makes the leaf; the groups above it exist."""
         self.folder.mkdir(exist_ok=True)
 
-    def remove(self) -> bool:
-        """Removes the leaf and those below it that no process is in; False when one is left."""
-        for path, _, _ in os.walk(self.folder, topdown=False):
-            with contextlib.suppress(OSError):
-                Path(path).rmdir()
-        return not self.folder.exists()
+    def sweep(self) -> None:
+        """Removes the leaves directly below this one that no process is in."""
+        for leaf in self.folder.iterdir():
+            if leaf.is_dir():
+                with contextlib.suppress(OSError):
+                    leaf.rmdir()
 
     def pids(self) -> list[int]:
         """Returns the processes in the leaf and below it."""
         return [pid for path, _, _ in os.walk(self.folder) for pid in pids_in(Path(path))]
 
     async def end(self, patience_s: float = _PATIENCE_S) -> bool:
-        """Kills every process in the leaf, whatever they start meanwhile; False when one lives after `patience_s`.
+        """Kills every process in the leaf, whatever they do against it; False when one lives after `patience_s`.
 
-        No fork succeeds in it any more, so a process that multiplies is not run after: the leaf takes none afterwards.
+        Meanwhile no fork succeeds in it, so that a process that multiplies is not run after.
         """
-        for path, _, _ in os.walk(self.folder):
-            with contextlib.suppress(OSError):
-                write_group_file(Path(path) / "pids.max", "0")
+        self._let_fork("0")
         deadline = asyncio.get_running_loop().time() + patience_s
-        while True:
-            kill_members(self.folder)
-            if not self.pids():
-                return True
-            if asyncio.get_running_loop().time() > deadline:
-                return False
-            await asyncio.sleep(_PAUSE_S)
+        try:
+            while True:
+                kill_members(self.folder)
+                if not self.pids():
+                    return True
+                if asyncio.get_running_loop().time() > deadline:
+                    return False
+                await asyncio.sleep(_PAUSE_S)
+        finally:
+            self._let_fork("max")
+
+    def _let_fork(self, most: str) -> None:
+        with contextlib.suppress(OSError):
+            write_group_file(self.folder / "pids.max", most)
 
 
 def pids_in(folder: Path) -> list[int]:

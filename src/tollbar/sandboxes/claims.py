@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tollbar.sandboxes.disk_image import release
 from tollbar.sandboxes.errors import EnvironmentStartFailed
 from tollbar.sandboxes.folders import empty_folder
 from tollbar.sandboxes.identity import Identity
@@ -35,35 +36,46 @@ class Claim:
 
     def tenant_folder(self, name: str, identity: Identity) -> Path:
         """Makes a folder that belongs to the tenants' uid."""
-        path = self.folder / name
-        path.mkdir()
-        path.chmod(0o755)
-        if identity.drop:
-            os.chown(path, identity.uid, identity.gid)
-        return path
+        return make_tenant_folder(self.folder / name, identity)
 
     def kill_leftovers(self, uid: int) -> None:
         """Ends what a dead supervisor left in the moment of a start: programs of `uid` that name this folder."""
-        upper = os.fsencode(self.folder / "up")
+        below = os.fsencode(self.folder) + b"/"
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
                 with contextlib.suppress(OSError):
-                    if upper in (entry / "cmdline").read_bytes().split(b"\0") and entry.stat().st_uid == uid:
+                    words = (entry / "cmdline").read_bytes().split(b"\0")
+                    if any(word.startswith(below) for word in words) and entry.stat().st_uid == uid:
                         os.kill(int(entry.name), signal.SIGKILL)
 
     def age_s(self, now_s: float) -> float:
         """Returns how long ago it was claimed, in seconds of the wall clock."""
         return now_s - os.fstat(self.lock).st_mtime
 
+    def let_go(self) -> None:
+        """Lets go of the lock; everything stays."""
+        os.close(self.lock)
+
     def remove(self) -> None:
         """Removes the folder with everything in it, then lets go of the lock; blocks."""
         try:
+            release(self.folder)
             empty_folder(self.folder, keep=_LOCK)
             (self.folder / _LOCK).unlink(missing_ok=True)
             with contextlib.suppress(OSError):
                 self.folder.rmdir()
         finally:
             os.close(self.lock)
+
+
+def make_tenant_folder(path: Path, identity: Identity) -> Path:
+    """Makes a folder that belongs to the tenants' uid and returns it; one that is there stays as it is."""
+    with contextlib.suppress(FileExistsError):
+        path.mkdir()
+        path.chmod(0o755)
+        if identity.drop:
+            os.chown(path, identity.uid, identity.gid)
+    return path
 
 
 def claim(sandboxes: Path, name: str, uid: int) -> Claim:
@@ -78,6 +90,7 @@ def claim(sandboxes: Path, name: str, uid: int) -> Claim:
         if found is not None:
             if existed:
                 found.kill_leftovers(uid)
+                release(folder)
             empty_folder(folder, keep=_LOCK)
             return found
         time.sleep(_PAUSE_S)

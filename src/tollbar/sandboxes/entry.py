@@ -14,15 +14,16 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
 from tollbar.sandboxes import entry_helper
 from tollbar.sandboxes.bwrap_command import START_ENV, Ceilings
+from tollbar.sandboxes.entry_helper import EXIT, LENGTH, PID, REPLY
 from tollbar.sandboxes.identity import Identity
-from tollbar.sandboxes.process import HOST_ENV, pipe, readable, take_word
+from tollbar.sandboxes.process import HOST_ENV, give_word, pipe, readable, settle, take_word
 
 _PROGRAM: Final = Path(entry_helper.__file__)
 _SIGNALLED: Final = 128
@@ -41,15 +42,27 @@ class Doorway:
     ceilings: Ceilings
 
 
+@dataclass(frozen=True)
+class Admission:
+    """What belongs to one command: how its process joins its group, whether it may still go, how others are ended."""
+
+    join: Callable[[int], None]
+    allowed: Callable[[], bool]
+    end_others: Callable[[], Awaitable[None]]
+
+
 class EntryFailed(Exception):
-    """The command could not be taken into the sandbox; the message says why."""
+    """The command could not be taken into the sandbox; the message says why. Nothing of it runs."""
+
+
+class _HelperGone(Exception):
+    """The helper died before it took the command in."""
 
 
 class Entry:
     """One command in a held sandbox; implements `process.Running`.
 
-    `ended` is set when its process is dead, whoever ended it; what it started in the background may live on. `end`
-    ends that, too, unless the command ended by itself.
+    `ended` is set when its process is dead, whoever ended it. What it started may live on, unless `end` had to end it.
     """
 
     def __init__(
@@ -58,25 +71,28 @@ class Entry:
         channel: socket.socket,
         outputs: tuple[int, int],
         pidfd: int,
-        doorway: Doorway,
+        pid_namespace: int,
         end_others: Callable[[], Awaitable[None]],
     ) -> None:
+        loop = asyncio.get_running_loop()
         self.stdout, self.stderr = outputs
-        self.pid_namespace = doorway.pid_namespace
-        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.pid_namespace = pid_namespace
+        self.ended: asyncio.Future[None] = loop.create_future()
         self.may_outlive = True
         self._control = control
         self._channel = channel
         self._pidfd = pidfd
         self._end_others = end_others
-        self._said = b""
+        self._heard = b""
         self._code: int | None = None
-        asyncio.get_running_loop().add_reader(control, self._hear)
+        loop.add_reader(control, self._hear)
 
     @property
     def exit_code(self) -> int | None:
         """Returns the code with which the command ended, 128 more than a signal; None when nobody knows."""
-        return None if self._code is None or self._code >= 0 else _SIGNALLED - self._code
+        if self._code is None:
+            return None
+        return self._code if self._code >= 0 else _SIGNALLED - self._code
 
     async def up(self) -> bool:
         """Waits until the tenant's shell is up; False when it never was."""
@@ -84,24 +100,20 @@ class Entry:
 
     async def release(self, environment: bytes) -> bool:
         """Lets the command go with the given environment text; False when it never started."""
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            await asyncio.get_running_loop().sock_sendall(self._channel, environment)
-            self._channel.shutdown(socket.SHUT_WR)
-            return await take_word(self._channel)
-        return False
+        return await give_word(self._channel, environment)
 
     def signal(self) -> None:
         """Sends SIGKILL to the command's own process; returns at once."""
-        with contextlib.suppress(ProcessLookupError, OSError):
+        with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
     async def end(self) -> None:
-        """Returns when the command's process is dead, and what it left behind when it was ended; closes what was open.
+        """Returns when the command's process is dead, with all that it started unless it ended by itself.
 
-        Raises `TimeoutError` when its process cannot be ended.
+        Closes what was open. Raises `TimeoutError` when the process cannot be ended.
         """
         try:
-            if not self.ended.done():
+            if self._code is None:
                 self.signal()
                 await self._end_others()
                 async with asyncio.timeout(_DEATH_PATIENCE_S):
@@ -112,3 +124,168 @@ class Entry:
             self._control.close()
             self._channel.close()
             os.close(self._pidfd)
+
+    def _hear(self) -> None:
+        """Takes the helper's last word; an end without it leaves the exit code unknown."""
+        try:
+            said = self._control.recv(REPLY.size - len(self._heard))
+        except BlockingIOError:
+            return
+        except ConnectionResetError:
+            said = b""
+        self._heard += said
+        if said and len(self._heard) < REPLY.size:
+            return
+        if said:
+            kind, value = REPLY.unpack(self._heard)
+            self._code = value if kind == EXIT else None
+        asyncio.get_running_loop().remove_reader(self._control)
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+
+class Entrance:
+    """The worker's helper: started when first needed, and again when it died; commands under way do not notice."""
+
+    def __init__(self, identity: Identity) -> None:
+        self._identity = identity
+        self._door: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    async def enter(self, doorway: Doorway, argv: Sequence[str], admission: Admission) -> Entry:
+        """Returns a command that is in the sandbox and in its group; its shell waits for the environment.
+
+        Raises `EntryFailed`. A cancellation leaves nothing.
+        """
+        for _ in range(2):
+            with contextlib.suppress(_HelperGone):
+                return await self._enter(doorway, argv, admission)
+        msg = "the helper ended"
+        raise EntryFailed(msg)
+
+    async def _enter(self, doorway: Doorway, argv: Sequence[str], admission: Admission) -> Entry:
+        loop = asyncio.get_running_loop()
+        with contextlib.ExitStack() as ours:
+            with contextlib.ExitStack() as theirs:
+                control, far_control = _sockets(ours, theirs)
+                channel, far_channel = _sockets(ours, theirs)
+                stdout, far_stdout = pipe(ours, theirs)
+                stderr, far_stderr = pipe(ours, theirs)
+                far = [far_control.fileno(), far_channel.fileno(), far_stdout, far_stderr]
+                await self._send([*far, doorway.owner, doorway.process_1])
+            pid = await _announce(control, argv, doorway.ceilings)
+            try:
+                pidfd = os.pidfd_open(pid)
+                ours.callback(os.close, pidfd)
+                await settle(asyncio.create_task(asyncio.to_thread(admission.join, pid)))
+            except OSError as error:
+                msg = f"its control group: {error.strerror}"
+                raise EntryFailed(msg) from error
+            if not admission.allowed():
+                msg = "it was ended by the server"
+                raise EntryFailed(msg)
+            await loop.sock_sendall(control, _GO)
+            ours.pop_all()
+        outputs = (stdout, stderr)
+        return Entry(control, channel, outputs, pidfd, doorway.pid_namespace, admission.end_others)
+
+    async def close(self) -> None:
+        """Ends the helper; the next command starts another one. Commands under way go on."""
+        process = self._process
+        self._shut()
+        if process is not None:
+            await asyncio.to_thread(_wait, process)
+
+    async def _send(self, descriptors: list[int]) -> None:
+        door = self._open()
+        try:
+            while True:
+                try:
+                    socket.send_fds(door, [b"e"], descriptors)
+                except BlockingIOError:
+                    await _writable(door)
+                else:
+                    return
+        except (BrokenPipeError, ConnectionResetError):
+            process = self._process
+            self._shut()
+            if process is not None:
+                await asyncio.to_thread(_wait, process)
+            raise _HelperGone from None
+        except OSError as error:
+            msg = f"its descriptors: {error.strerror}"
+            raise EntryFailed(msg) from error
+
+    def _open(self) -> socket.socket:
+        if self._door is None:
+            identity = self._identity
+            near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with far:
+                near.setblocking(False)
+                self._process = subprocess.Popen(
+                    [
+                        *(sys.executable, "-I", "-S", "-X", "utf8", str(_PROGRAM)),
+                        *(str(identity.uid), str(identity.gid), str(far.fileno())),
+                    ],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    env=HOST_ENV,
+                    cwd="/",
+                    pass_fds=(far.fileno(),),
+                    process_group=0,
+                )
+            self._door = near
+        return self._door
+
+    def _shut(self) -> None:
+        if self._door is not None:
+            self._door.close()
+        self._door = self._process = None
+
+
+def _sockets(ours: contextlib.ExitStack, theirs: contextlib.ExitStack) -> tuple[socket.socket, socket.socket]:
+    near, far = socket.socketpair()
+    ours.callback(near.close)
+    theirs.callback(far.close)
+    near.setblocking(False)
+    return near, far
+
+
+async def _announce(control: socket.socket, argv: Sequence[str], ceilings: Ceilings) -> int:
+    """Says what shall be started and returns the pid of the process that waits to become it."""
+    loop = asyncio.get_running_loop()
+    facts = {"argv": list(argv), "env": {**START_ENV, "PWD": "/"}, **asdict(ceilings)}
+    body = json.dumps(facts).encode()
+    heard = b""
+    try:
+        await loop.sock_sendall(control, LENGTH.pack(len(body)) + body)
+        while len(heard) < REPLY.size:
+            said = await loop.sock_recv(control, REPLY.size - len(heard))
+            if not said:
+                raise _HelperGone
+            heard += said
+    except (BrokenPipeError, ConnectionResetError):
+        raise _HelperGone from None
+    kind, value = REPLY.unpack(heard)
+    if kind != PID:
+        raise EntryFailed(os.strerror(value))
+    return value
+
+
+async def _writable(door: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[None] = loop.create_future()
+    loop.add_writer(door, lambda: future.done() or future.set_result(None))
+    try:
+        await future
+    finally:
+        loop.remove_writer(door)
+
+
+def _wait(process: subprocess.Popen[bytes]) -> None:
+    try:
+        process.wait(_CLOSE_PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

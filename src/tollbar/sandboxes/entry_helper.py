@@ -1,7 +1,7 @@
-"""Run as a program of its own, `python -I -S entry_helper.py UID GID`: lets commands into held sandboxes.
+"""Run as a program of its own, `python -I -S entry_helper.py UID GID SOCKET`: lets commands into held sandboxes.
 
 It imports the standard library alone and has one thread, because only a process with one thread can join a user
-namespace. The socket on descriptor 3 brings, for each command, one message with six descriptors: a control socket, the
+namespace. The socket of that number brings, for each command, one message with six descriptors: a control socket, the
 command's channel, its two output pipes, the user namespace that owns the sandbox's other ones, and a pidfd of its
 process 1. A child is forked per command; everything else is said over the control socket:
 
@@ -16,6 +16,7 @@ and it cannot be traced until then. An end of the control socket before the byte
 from __future__ import annotations
 
 import ctypes
+import errno
 import json
 import os
 import resource
@@ -39,6 +40,7 @@ _NEW_ALL = 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | _NEW_USER | 0x200
 _SET_NAME, _SET_DUMPABLE, _DROP_BOUND, _NO_NEW_PRIVILEGES, _AMBIENT = 15, 4, 24, 38, 47
 _AMBIENT_RAISE, _AMBIENT_CLEAR = 2, 4
 _CAPABILITY_VERSION = 0x20080522
+_FIRST_FREE, _ALL_CLOSED = 4, 64
 _LAST_CAPABILITY = "/proc/sys/kernel/cap_last_cap"
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -74,9 +76,10 @@ def serve(last_capability: int) -> None:
     """Forks a child for every message, until the other end is closed."""
     with socket.socket(fileno=DOOR) as door:
         while True:
-            said, received, _, _ = socket.recv_fds(door, 1, DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
+            said, extra, _, _ = door.recvmsg(1, socket.CMSG_SPACE(DESCRIPTORS * 4), socket.MSG_CMSG_CLOEXEC)
             if not said:
                 return
+            received = [number for _, _, data in extra for number in memoryview(data).cast("i")]
             if len(received) == DESCRIPTORS and os.fork() == 0:
                 door.close()
                 try:
@@ -104,6 +107,8 @@ def attend(received: list[int], last_capability: int) -> None:
     if child == 0:
         try:
             become_tenant(control, request, (channel, stdout, stderr), last_capability)
+        except Exception as error:  # noqa: BLE001 - whatever it is, nobody else can say it
+            os.write(2, f"{error}\n".encode(errors="replace"))
         finally:
             os._exit(127)
     for descriptor in received[1:]:
@@ -120,7 +125,9 @@ def become_tenant(
     """Waits for the word, gives up what a tenant does not have, and becomes the command."""
     if control.recv(1) == b"":
         return
-    channel, stdout, stderr = streams
+    for descriptor, place in zip(streams, (3, 1, 2), strict=True):
+        os.dup2(descriptor, place)
+    os.closerange(_FIRST_FREE, _ALL_CLOSED)
     nofile, file_bytes = int(str(request["nofile"])), int(str(request["file_bytes"]))
     resource.setrlimit(resource.RLIMIT_NOFILE, (nofile, nofile))
     resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
@@ -129,14 +136,20 @@ def become_tenant(
     os.setsid()
     os.chdir("/")
     keep_capabilities(last_capability)
-    for descriptor, place in ((stdout, 1), (stderr, 2), (channel, 3)):
-        os.dup2(descriptor, place)
     argv, env = request["argv"], request["env"]
     if isinstance(argv, list) and isinstance(env, dict):
+        execute(argv, env)
+
+
+def execute(argv: list[str], env: dict[str, str]) -> None:
+    """Becomes the program that the tenant's own path leads to. Raises `OSError`."""
+    reason = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
+    for folder in env["PATH"].split(":"):
         try:
-            os.execvpe(argv[0], argv, env)  # noqa: S606 - the tenant's own program, found by the tenant's own path
-        except OSError as error:
-            os.write(2, f"{argv[0]}: {error.strerror}\n".encode())
+            os.execve(f"{folder}/{argv[0]}", argv, env)  # noqa: S606 - there is no shell here to start it
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+    raise reason
 
 
 def keep_capabilities(last_capability: int) -> None:
@@ -166,7 +179,12 @@ def _exactly(control: socket.socket, count: int) -> bytes:
 def _main() -> None:
     with open(_LAST_CAPABILITY) as file:  # noqa: PTH123 - pathlib is not worth its memory here
         last_capability = int(file.read())
-    become_helper(int(sys.argv[1]), int(sys.argv[2]))
+    uid, gid, door = map(int, sys.argv[1:])
+    if door != DOOR:
+        os.dup2(door, DOOR, inheritable=False)
+        os.close(door)
+    become_helper(uid, gid)
+    sys.meta_path.clear()  # what is not imported by now would come from a tenant's files
     serve(last_capability)
 
 

@@ -11,6 +11,7 @@ from typing import Final
 from tollbar.sandboxes.base import BaseInfo, host_base, host_digest
 from tollbar.sandboxes.bwrap_command import Programs, chain, enter, environment_text, read_only_root
 from tollbar.sandboxes.cgroups import Cgroups, detect
+from tollbar.sandboxes.disk_image import DiskImages, find_images
 from tollbar.sandboxes.errors import BackendUnusable
 from tollbar.sandboxes.identity import Identity, identify
 from tollbar.sandboxes.interface import Limits
@@ -24,7 +25,7 @@ _PROBE_S: Final = 10.0
 
 @dataclass(frozen=True)
 class Ground:
-    """Identity, folders, programs, base, layers and control groups of one backend on one machine."""
+    """Identity, folders, programs, base, layers, control groups and disk images of one backend on one machine."""
 
     identity: Identity
     places: Places
@@ -32,16 +33,25 @@ class Ground:
     base: BaseInfo
     layers: LayerStore
     cgroups: Cgroups
+    images: DiskImages | None = None
+
+    def levels(self) -> dict[str, str]:
+        """Returns who can hold each limit here: `kernel`, `watched` or `none`."""
+        return {**self.cgroups.levels(), "disk": "watched" if self.images is None else "kernel"}
 
 
 async def lay_ground(
-    root: Path, sandbox_uid: int, public_root: Path, view: HostView, cgroups: Cgroups | None
+    root: Path, sandbox_uid: int, public_root: Path, view: HostView, cgroups: Cgroups | None, *, images: bool = True
 ) -> Ground:
-    """Finds the programs, makes the folders and the base. Raises `Unprepared`; nothing is started yet."""
+    """Finds the programs, makes the folders and the base. Raises `Unprepared`; nothing is started yet.
+
+    Without `images` no limit of a disk is held by the kernel, whatever the machine can.
+    """
     identity = identify(sandbox_uid)
     places, programs, digest, groups = await asyncio.to_thread(_find, root, identity, public_root, view, cgroups)
     layers = LayerStore(places.layers, identity)
-    return Ground(identity, places, programs, await host_base(layers, digest), layers, groups)
+    base = await host_base(layers, digest)
+    return Ground(identity, places, programs, base, layers, groups, find_images(places.root / "d") if images else None)
 
 
 def _find(

@@ -99,17 +99,37 @@ class SandboxSpec:
     inputs: tuple[Path, ...] = ()
     directories: tuple[str, ...] = ()
     """Absolute directories to make before the first command, e.g. `/logs/agent`."""
+    disk_level: str = "watched"
+    """How the disk limit must be held at least: `watched`, or `kernel` (dearer to start, and bounds inodes, too)."""
 
 
 @dataclass(frozen=True)
 class SandboxHandle:
-    """What the backend needs to find the thing again; stored before anything starts."""
+    """What the backend needs to find the thing again; stored before anything starts.
+
+    `data["levels"]` says for each limit of this sandbox who holds it: `kernel`, `watched` or `none`.
+    """
 
     backend: str
     host: str
     owner: str
     name: str
     data: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class SandboxView:
+    """A sandbox that exists on this machine. `living` says that this process has it, else only its files are left.
+
+    `age_s` counts seconds from its creation; `kept_until` is set while `reap` leaves it alone.
+    """
+
+    name: str
+    owner: str
+    form: Form
+    living: bool
+    age_s: float
+    kept_until: datetime | None
 
 
 @dataclass(frozen=True)
@@ -217,7 +237,11 @@ StoreFile = Callable[[int, int], str]
 
 
 class Sandbox(Protocol):
-    """One sandbox. A one-shot sandbox takes one `exec` between two `kill`s; its files stay until `destroy`."""
+    """One sandbox; its files stay until `destroy`.
+
+    A one-shot sandbox takes one `exec` between two `kill`s. A held one takes any number; background processes live on
+    after a command that ends by itself, and files are touched only after a `kill`, or before the first command.
+    """
 
     @property
     def handle(self) -> SandboxHandle: ...
@@ -240,7 +264,7 @@ class Sandbox(Protocol):
         ...
 
     async def kill(self) -> None:
-        """Ends every process, no exception; files stay, and a one-shot sandbox can take its next command."""
+        """Ends every process, no exception; files stay, and the sandbox can take its next command."""
         ...
 
     async def put(self, source: Path, dest: str) -> None:
@@ -299,7 +323,25 @@ class SandboxProvider(Protocol):
         ...
 
     async def reap(self, live: Collection[str], *, now: datetime) -> list[str]:
-        """Removes what no living process holds and `live` does not name; returns the names removed."""
+        """Removes what no living process holds and `live` does not name; returns the names removed.
+
+        A kept sandbox goes as soon as its time is over, whoever holds it.
+        """
+        ...
+
+    async def keep(self, name: SandboxName, until: datetime) -> None:
+        """Ends the processes of a sandbox of this process and keeps its files until that time; then `reap` takes it.
+
+        Its owner must not destroy it. Raises `SandboxLost` when this process has no such sandbox.
+        """
+        ...
+
+    async def attach(self, name: SandboxName) -> Sandbox:
+        """Returns a sandbox of this process, or a kept one on its files, in the form `held`; or `SandboxLost`."""
+        ...
+
+    async def list(self, *, now: datetime) -> list[SandboxView]:
+        """Returns the sandboxes of this process and the kept ones on this machine, the oldest first."""
         ...
 
     async def kill_all(self) -> None:

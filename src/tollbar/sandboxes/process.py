@@ -16,7 +16,7 @@ import subprocess
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 HOST_ENV: Final = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 INFO_FD: Final = "{info}"
@@ -25,6 +25,28 @@ _POLLS: Final = 1000
 _INFO_BYTES: Final = 4096
 _DEATH_PATIENCE_S: Final = 30.0
 _FIRST_FREE_FD: Final = 10
+
+
+class Running(Protocol):
+    """One started command of a tenant: `up` and `release` let it go, `ended` says that it ended, `end` ends it."""
+
+    stdout: int
+    stderr: int
+    pid_namespace: int
+    ended: asyncio.Future[None]
+    may_outlive: bool
+    """Whether what it started may live on after it, and with it hold the output pipes open."""
+
+    @property
+    def exit_code(self) -> int | None: ...
+
+    async def up(self) -> bool: ...
+
+    async def release(self, environment: bytes) -> bool: ...
+
+    def signal(self) -> None: ...
+
+    async def end(self) -> None: ...
 
 
 class Tree:
@@ -42,8 +64,8 @@ class Tree:
             ours.callback(self._channel.close)
             theirs.callback(channel.close)
             self._channel.setblocking(False)
-            self.stdout, stdout = _pipe(ours, theirs)
-            self.stderr, stderr = _pipe(ours, theirs)
+            self.stdout, stdout = pipe(ours, theirs)
+            self.stderr, stderr = pipe(ours, theirs)
             self._info = _info_file(ours)
             self._process = subprocess.Popen(
                 [*(str(self._info) if part == INFO_FD else part for part in chain), *command],
@@ -60,7 +82,9 @@ class Tree:
             self._outer = os.pidfd_open(self._process.pid)
             ours.pop_all()
         self._inner: int | None = None
+        self.inner_pid = 0
         self.pid_namespace = 0
+        self.may_outlive = False
         self._closing = threading.Lock()
         self._closed = False
         self.ended: asyncio.Future[None] = loop.create_future()
@@ -74,21 +98,11 @@ class Tree:
 
     async def up(self) -> bool:
         """Waits until the tenant's shell is up and takes hold of process 1; False when the chain failed before."""
-        try:
-            said = await asyncio.get_running_loop().sock_recv(self._channel, 1)
-        except ConnectionResetError:
-            return False
-        return said != b"" and self._hold_inner()
+        return await take_word(self._channel) and self._hold_inner()
 
     async def release(self, environment: bytes) -> bool:
         """Lets the tenant's command go with the given environment text; False when it never started."""
-        loop = asyncio.get_running_loop()
-        try:
-            await loop.sock_sendall(self._channel, environment)
-            self._channel.shutdown(socket.SHUT_WR)
-            return await loop.sock_recv(self._channel, 1) != b""
-        except (BrokenPipeError, ConnectionResetError):
-            return False
+        return await give_word(self._channel, environment)
 
     def signal(self) -> None:
         """Sends SIGKILL to *inner*, then to *outer*; returns at once. Any thread may call it.
@@ -134,7 +148,7 @@ class Tree:
             with contextlib.suppress(ProcessLookupError):
                 pidfd = os.pidfd_open(pid)
                 if _parent(pid) == self._process.pid:
-                    self._inner = pidfd
+                    self._inner, self.inner_pid = pidfd, pid
                 else:
                     os.close(pidfd)
         return self._inner is not None
@@ -156,7 +170,26 @@ class Tree:
                     os.close(descriptor)
 
 
-def _pipe(ours: contextlib.ExitStack, theirs: contextlib.ExitStack) -> tuple[int, int]:
+async def take_word(channel: socket.socket) -> bool:
+    """Waits for the next byte of a tenant's shell; False when its end of the channel was closed."""
+    try:
+        return await asyncio.get_running_loop().sock_recv(channel, 1) != b""
+    except ConnectionResetError:
+        return False
+
+
+async def give_word(channel: socket.socket, text: bytes) -> bool:
+    """Sends the last text to a tenant's shell and waits for its answer; False when there is none."""
+    try:
+        await asyncio.get_running_loop().sock_sendall(channel, text)
+        channel.shutdown(socket.SHUT_WR)
+    except (BrokenPipeError, ConnectionResetError):
+        return False
+    return await take_word(channel)
+
+
+def pipe(ours: contextlib.ExitStack, theirs: contextlib.ExitStack) -> tuple[int, int]:
+    """Makes a pipe and hands its reading end to `ours` and its writing end to `theirs`."""
     reading, writing = os.pipe2(os.O_CLOEXEC)
     ours.callback(os.close, reading)
     theirs.callback(os.close, writing)

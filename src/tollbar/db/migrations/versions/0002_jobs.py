@@ -17,6 +17,7 @@ def upgrade() -> None:
     _job()
     _job_indexes()
     _ledger_call()
+    _ledger_call_indexes()
     _worker()
     _job_task()
     _trial()
@@ -176,6 +177,9 @@ def _ledger_call() -> None:
         sa.CheckConstraint("worst_pusd >= 0 AND overrun_pusd >= 0", name=op.f("ck_ledger_call_signs")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_ledger_call")),
     )
+
+
+def _ledger_call_indexes() -> None:
     op.create_index(
         "ix_ledger_call_open_budget",
         "ledger_call",

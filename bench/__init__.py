@@ -1,0 +1,1 @@
+"""What tollbar costs, measured from outside and beside the bare sandboxes and its peers."""

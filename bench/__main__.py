@@ -1,0 +1,154 @@
+"""Runs the benchmarks: a table on standard error, one JSON document where `--out` says."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bench import database, engine_cost, enqueue, jobs, latency, machine, throughput
+from bench.figures import Figures, say
+from bench.server import server
+from bench.throughput import Load
+
+_AGENTS: Final = ("oracle", "nop")
+_ENQUEUE_SLOTS: Final = 112
+"""Twice that and 16 is what one project may have at work at once, nearly."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much is measured."""
+
+    rounds: int
+    loads: tuple[Load, ...]
+    requests: int
+    enqueue_slots: int
+    flows: int
+    peers_k: tuple[int, ...]
+
+
+_FULL: Final = Plan(
+    rounds=3,
+    loads=(
+        *(Load(agent, 50, n) for n in (1, 4, 16) for agent in _AGENTS),
+        *(Load(agent, 200, 4) for agent in _AGENTS),
+    ),
+    requests=40,
+    enqueue_slots=_ENQUEUE_SLOTS,
+    flows=200,
+    peers_k=(50, 200),
+)
+_QUICK: Final = Plan(
+    rounds=3,
+    loads=tuple(Load(agent, 24, 4) for agent in _AGENTS),
+    requests=10,
+    enqueue_slots=24,
+    flows=50,
+    peers_k=(24,),
+)
+
+
+def _throughput(figures: Figures, plan: Plan) -> None:
+    for number in range(plan.rounds):
+        say(f"trials, round {number + 1} of {plan.rounds}")
+        throughput.round_of(figures, plan.loads, backwards=bool(number % 2))
+        throughput.held_round(figures, next(load for load in plan.loads if load.n == 4))
+
+
+def _requests(figures: Figures, plan: Plan) -> None:
+    with tempfile.TemporaryDirectory(prefix="tollbar-bench-") as folder, server(Path(folder), slots=4) as running:
+        jobs.run(running.http, "oracle", 1)
+        for number in range(plan.rounds):
+            say(f"latency, round {number + 1} of {plan.rounds}")
+            latency.round_of(figures, running, requests=plan.requests)
+
+
+def _enqueue(figures: Figures, plan: Plan) -> None:
+    slots = plan.enqueue_slots
+    with tempfile.TemporaryDirectory(prefix="tollbar-bench-") as folder, server(Path(folder), slots=slots) as running:
+        for number in range(plan.rounds):
+            say(f"enqueue, round {number + 1} of {plan.rounds}")
+            enqueue.round_of(figures, running, slots=slots)
+
+
+def _engine(figures: Figures, plan: Plan) -> None:
+    for number in range(plan.rounds):
+        say(f"engine, round {number + 1} of {plan.rounds}")
+        done = engine_cost.run(plan.flows, 4)
+        figures.add("engine", "CPU a flow of two empty steps", "ms", done.cpu_s / plan.flows * 1000)
+        figures.add("engine", "of it in the database", "ms", done.database_s / plan.flows * 1000)
+
+
+def _statements(figures: Figures, plan: Plan) -> None:
+    """What the database is asked for one Trial; its times are those of a server that logs every statement."""
+    k = plan.loads[0].k
+    with tempfile.TemporaryDirectory(prefix="tollbar-bench-") as folder, server(Path(folder), slots=4) as running:
+        jobs.run(running.http, "oracle", 4)
+        say("statements")
+        with database.listened(running) as kinds:
+            jobs.run(running.http, "oracle", k)
+    for name, kind in sorted(kinds.items(), key=lambda item: -item[1].count):
+        figures.add("database", "statements a Trial", "", kind.count / k, kind=name)
+    for owner in ("engine", "tollbar", "transaction"):
+        mine = [kind for name, kind in kinds.items() if name.startswith(owner)]
+        figures.add("database", "statements a Trial, all", "", sum(kind.count for kind in mine) / k, owner=owner)
+        figures.add("database", "statement time a Trial", "ms", sum(kind.ms for kind in mine) / k, owner=owner)
+
+
+def _distance(figures: Figures, plan: Plan) -> None:
+    """What tollbar adds to its sandboxes, and how much of that is the engine's."""
+    for load in plan.loads:
+        labels = load.labels()
+        whole = figures.median("tollbar", "CPU a trial", **labels)
+        bare = figures.median("bare", "CPU a trial", form="one_shot", **labels)
+        if whole is not None and bare is not None:
+            figures.add("tollbar above bare", "CPU a trial, difference of medians", "ms", whole - bare, **labels)
+
+
+_PARTS: Final[dict[str, Callable[[Figures, Plan], None]]] = {
+    "trials": _throughput,
+    "requests": _requests,
+    "enqueue": _enqueue,
+    "engine": _engine,
+    "statements": _statements,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer Trials and requests: under 90 s")
+    parser.add_argument("--only", default=",".join(_PARTS), help="parts, with commas between (default: %(default)s)")
+    parser.add_argument("--peers", action="store_true", help="also Harbor and Inspect AI; installs them once")
+    parser.add_argument("--rounds", type=int, help="rounds of each part (default: 3)")
+    parser.add_argument("--out", type=Path, help="file for the JSON document")
+    options = parser.parse_args()
+    plan = _QUICK if options.quick else _FULL
+    if options.rounds:
+        plan = Plan(**{**vars(plan), "rounds": options.rounds})
+    machine.adopt_orphans()
+    started, figures, load = time.perf_counter(), Figures(), machine.load()
+    for name in filter(None, options.only.split(",")):
+        if name not in _PARTS:
+            parser.error(f"there is no part {name}; there are {', '.join(_PARTS)}")
+        _PARTS[name](figures, plan)
+    _distance(figures, plan)
+    if options.peers:
+        from bench.peers import compare
+
+        compare.run(figures, rounds=plan.rounds, ks=plan.peers_k)
+    facts = {"machine": machine.facts(), "load_before": load, "took_s": round(time.perf_counter() - started, 1)}
+    say(figures.table())
+    say(f"\n{json.dumps(facts)}")
+    if options.out is not None:
+        options.out.write_text(json.dumps(figures.document(facts), indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

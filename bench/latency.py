@@ -1,0 +1,70 @@
+"""How long a client waits for an answer: submissions and status over HTTP, while the server rests and while it works."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Final
+
+import httpx2
+
+from bench import jobs, machine
+from bench.figures import Figures
+from bench.server import Server
+
+_PERCENTILES: Final = {"p50": 50, "p95": 95}
+_PAUSE_S: Final = 0.02
+"""Between two requests beside a running Job: a client that asks without pause would be what is measured."""
+
+
+def round_of(figures: Figures, running: Server, *, requests: int) -> None:
+    """Takes one round of both states, that many requests of each kind."""
+    http = running.http
+    finished = jobs.run(http, "oracle", 1).jobs[0]["job_id"]
+    _status_cpu(figures, running, finished, requests)
+    _note(figures, "status", "idle", _times(lambda: jobs.status(http, finished), requests))
+    submitted: list[str] = []
+    _note(figures, "submit", "idle", [_idle_submit(http) for _ in range(requests)])
+    busy = [jobs.submit(http, "oracle", jobs.MAX_ATTEMPTS)["job_id"] for _ in range(2)]
+    _note(figures, "status", "busy", _times(lambda: jobs.status(http, busy[0]), requests, _PAUSE_S))
+    _note(
+        figures,
+        "submit",
+        "busy",
+        _times(lambda: submitted.append(jobs.submit(http, "oracle", 1)["job_id"]), requests, _PAUSE_S),
+    )
+    jobs.wait(http, [*busy, *submitted], "oracle")
+
+
+def _idle_submit(http: httpx2.Client) -> float:
+    """Returns the seconds of one submission to a server at rest, which rests again afterwards."""
+    started = time.perf_counter()
+    job_id = jobs.submit(http, "oracle", 1)["job_id"]
+    passed_s = time.perf_counter() - started
+    jobs.wait(http, [job_id], "oracle")
+    return passed_s
+
+
+def _status_cpu(figures: Figures, running: Server, job_id: str, requests: int) -> None:
+    before = machine.tree_cpu(running.pid)
+    for _ in range(requests):
+        jobs.status(running.http, job_id)
+    used = machine.tree_cpu(running.pid) - before
+    figures.add("tollbar", "CPU a status request", "ms", used.total_s / requests * 1000)
+
+
+def _times(call: Callable[[], object], count: int, pause_s: float = 0.0) -> list[float]:
+    times: list[float] = []
+    for _ in range(count):
+        started = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - started)
+        time.sleep(pause_s)
+    return times
+
+
+def _note(figures: Figures, request: str, state: str, times: list[float]) -> None:
+    cuts = statistics.quantiles(times, n=100, method="inclusive")
+    for name, percent in _PERCENTILES.items():
+        figures.add("tollbar", "latency", "ms", cuts[percent - 1] * 1000, request=request, server=state, at=name)

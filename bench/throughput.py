@@ -1,0 +1,109 @@
+"""Trials a second and CPU milliseconds a Trial, and the same sandboxes without tollbar, in alternating order."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench import bare, jobs, machine
+from bench.figures import Figures, say
+from bench.server import Server, server
+
+_WARM_UP: int = 4
+_SETTLE_S = 1.0
+
+
+@dataclass(frozen=True)
+class Load:
+    """One load: how many Trials of which agent, how many at a time."""
+
+    agent: str
+    k: int
+    n: int
+
+    def labels(self) -> dict[str, object]:
+        return {"agent": self.agent, "k": self.k, "n": self.n}
+
+
+def round_of(figures: Figures, loads: Sequence[Load], *, backwards: bool) -> None:
+    """Takes one round of every load; each number of slots has a server of its own, started twice."""
+    for n in _ordered({load.n for load in loads}, backwards=backwards):
+        with tempfile.TemporaryDirectory(prefix="tollbar-bench-") as folder:
+            _start_twice(figures, Path(folder), n, [load for load in loads if load.n == n], backwards=backwards)
+
+
+def _start_twice(figures: Figures, folder: Path, n: int, loads: Sequence[Load], *, backwards: bool) -> None:
+    with server(folder, slots=n) as running:
+        figures.add("tollbar", "start to ready", "s", running.ready_s, start="first")
+    with server(folder, slots=n) as running:
+        figures.add("tollbar", "start to ready", "s", running.ready_s, start="second")
+        _note_memory(figures, running, "at rest")
+        for agent in sorted({load.agent for load in loads}):
+            jobs.run(running.http, agent, _WARM_UP)
+        idle = machine.idle_rate(_SETTLE_S)
+        trials = 0
+        for load in loads:
+            both = [_run_tollbar(running, load, idle), _run_bare(load)]
+            for take in reversed(both) if backwards else both:
+                take(figures)
+            trials += load.k
+        _note_memory(figures, running, f"after {trials} trials")
+
+
+def _ordered(numbers: set[int], *, backwards: bool) -> list[int]:
+    return sorted(numbers, reverse=backwards)
+
+
+def _run_tollbar(running: Server, load: Load, idle: float) -> Callable[[Figures], None]:
+    def take(figures: Figures) -> None:
+        before, busy, own = machine.tree_cpu(running.pid), machine.busy_s(), machine.own_cpu_s()
+        started = time.perf_counter()
+        done = jobs.run(running.http, load.agent, load.k)
+        passed_s = time.perf_counter() - started
+        used = machine.tree_cpu(running.pid) - before
+        machine_s = machine.busy_s() - busy - idle * passed_s - (machine.own_cpu_s() - own)
+        labels = load.labels()
+        say(f"  tollbar {load}: {load.k / done.wall_s:.1f} trials/s, {used.total_s / load.k * 1000:.1f} ms")
+        _note(figures, "tollbar", load, done.wall_s, used.total_s)
+        for part, seconds in (
+            ("server", used.server_s),
+            ("sandboxes", used.sandboxes_s),
+            ("database", used.database_s),
+        ):
+            figures.add("tollbar", "CPU a trial, part", "ms", seconds / load.k * 1000, part=part, **labels)
+        figures.add("tollbar", "CPU a trial, whole machine", "ms", machine_s / load.k * 1000, **labels)
+
+    return take
+
+
+def _run_bare(load: Load) -> Callable[[Figures], None]:
+    def take(figures: Figures) -> None:
+        done = bare.run(load.agent, load.k, load.n)
+        say(f"  bare {load}: {load.k / done.wall_s:.1f} trials/s, {done.cpu_s / load.k * 1000:.1f} ms")
+        _note(figures, "bare", load, done.wall_s, done.cpu_s)
+        for part, seconds in (("supervisor", done.supervisor_s), ("sandboxes", done.sandboxes_s)):
+            figures.add("bare", "CPU a trial, part", "ms", seconds / load.k * 1000, part=part, **load.labels())
+
+    return take
+
+
+def held_round(figures: Figures, load: Load) -> None:
+    """Takes one round of the bare sandboxes in their held form."""
+    done = bare.run(load.agent, load.k, load.n, "held")
+    figures.add("bare", "trials a second", "trials/s", load.k / done.wall_s, form="held", **load.labels())
+    figures.add("bare", "CPU a trial", "ms", done.cpu_s / load.k * 1000, form="held", **load.labels())
+
+
+def _note(figures: Figures, system: str, load: Load, wall_s: float, cpu_s: float) -> None:
+    figures.add(system, "trials a second", "trials/s", load.k / wall_s, form="one_shot", **load.labels())
+    figures.add(system, "CPU a trial", "ms", cpu_s / load.k * 1000, form="one_shot", **load.labels())
+
+
+def _note_memory(figures: Figures, running: Server, when: str) -> None:
+    held = machine.memory(running.pid)
+    figures.add("tollbar", "memory", "MiB", held.server_rss_mib, part="server", when=when)
+    figures.add("tollbar", "memory", "MiB", held.database_rss_mib, part="database, sum of resident", when=when)
+    figures.add("tollbar", "memory", "MiB", held.database_pss_mib, part="database, proportional", when=when)
