@@ -154,7 +154,6 @@ def test_a_reward_that_only_the_agent_planted_is_not_read(ended: Ended, name: st
     assert (trial["reason"], trial["reason_detail"]) == ("REWARD_MISSING", "absent")
 
 
-@pytest.mark.xfail(strict=True, reason="a sealed artifact is restored over the verifier's own places (grading._fresh)")
 @pytest.mark.parametrize("name", DECLARED)
 def test_a_reward_is_not_read_from_the_seal_whatever_the_task_declares(ended: Ended, name: str) -> None:
     assert ended.trials[name]["reward"] is None

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from tests.jobs.world import World
+from tests.jobs.world import ONE, World
 
 from tollbar.jobs import store
 from tollbar.jobs.states import JOB_MOVES, JOB_TERMINAL, TRIAL_MOVES, TRIAL_TERMINAL, JobState, TrialState, job_phase
@@ -43,7 +43,7 @@ def test_the_tables_of_moves_are_those_of_the_contract() -> None:
 
 @pytest.fixture
 async def trial_id(world: World) -> str:
-    job = await world.submit(dataset={"name": "team/set", "version": "1", "task_id": "one"})
+    job = await world.submit(dataset=ONE)
     await world.engine.run(f"job:{job['job_id']}")
     return await world.value("SELECT id FROM trial")
 

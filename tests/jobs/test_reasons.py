@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.jobs.standin import Behaviour, Call, ended, out_of_memory, solves, timed_out
-from tests.jobs.world import SEPARATE, SHARED, World
+from tests.jobs.world import ONE, SEPARATE, SHARED, SHARED_ONE, World
 
 from tollbar.sandboxes.errors import (
     EnvironmentBuildFailed,
@@ -19,7 +19,6 @@ from tollbar.sandboxes.errors import (
 from tollbar.sandboxes.interface import ExecResult
 
 AGENT, VERIFIER = "/solution/solve.sh", "/tests/test.sh"
-ONE = {"name": "team/set", "version": "1", "task_id": "one"}
 
 
 def fails(error: type[EnvironmentFailure], detail: str) -> EnvironmentFailure:
@@ -113,7 +112,6 @@ async def test_a_fault_of_the_infrastructure_is_tried_again_and_at_last_has_its_
     world: World, where: str, error: Exception, reason: str, detail: str | None, tries: int
 ) -> None:
     world.provider.faults[where] = [error] * 3
-    await world.publish()
     trial = await world.one(dataset=ONE)
     assert words(trial) == ("failed", None, reason, detail)
     assert (trial["try_no"], trial["agent_outcome"]) == (tries, None)
@@ -123,7 +121,6 @@ async def test_a_fault_of_the_infrastructure_is_tried_again_and_at_last_has_its_
 
 
 async def test_a_fault_that_passes_costs_a_try_and_no_slot(world: World) -> None:
-    await world.publish()
     world.provider.faults["create:agent"] = [fails(EnvironmentStartFailed, "start"), fails(SandboxLost, "engine")]
     started = world.clock.monotonic()
     job = await world.run(dataset=ONE)
@@ -136,7 +133,6 @@ async def test_a_fault_that_passes_costs_a_try_and_no_slot(world: World) -> None
 
 
 async def test_the_whole_sandbox_ended_for_memory_is_no_score_and_is_tried_again(world: World) -> None:
-    await world.publish()
     world.provider.agent = [says(out_of_memory()), solves]
     assert (await world.one(dataset=ONE))["try_no"] == 2
     world.provider.agent = [says(out_of_memory())]
@@ -161,7 +157,6 @@ async def test_the_whole_sandbox_ended_for_memory_is_no_score_and_is_tried_again
 async def test_however_the_agent_ended_its_work_is_graded_and_counts(
     world: World, agent: Behaviour, outcome: str, message: str | None, reward: float
 ) -> None:
-    await world.publish()
     world.provider.agent = [agent]
     world.provider.verifier = [writes("/logs/verifier/reward.txt", str(reward))]
     job = await world.run(dataset=ONE)
@@ -195,7 +190,6 @@ async def test_an_agent_that_cannot_run_a_task_is_not_tried_again(world: World) 
 async def test_a_verifier_without_a_reward_ends_the_trial_at_once(
     world: World, verifier: Behaviour, reason: str, detail: str | None
 ) -> None:
-    await world.publish()
     world.provider.verifier = [verifier]
     job = await world.run(dataset=ONE)
     (trial,) = await world.trial_results(job["job_id"])
@@ -227,7 +221,6 @@ FAULTS: dict[str, tuple[str, Exception]] = {
 async def test_a_fault_of_the_verifiers_sandbox_repeats_the_verifier_alone(
     world: World, detail: str, fault: tuple[str, Exception]
 ) -> None:
-    await world.publish()
     where, error = fault
     world.provider.faults[where] = [error] * 2
     trial = await world.one(dataset=ONE)
@@ -241,27 +234,26 @@ async def test_a_fault_of_the_verifiers_sandbox_repeats_the_verifier_alone(
     await nothing_is_left(world)
 
 
-@pytest.mark.parametrize("toml", [SEPARATE, SHARED])
-async def test_a_verifier_that_cannot_judge_is_asked_three_times_on_the_same_work(world: World, toml: str) -> None:
-    await world.publish(toml=toml)
+@pytest.mark.parametrize("source", [ONE, SHARED_ONE])
+async def test_a_verifier_that_cannot_judge_is_asked_three_times_on_the_same_work(
+    world: World, source: dict[str, str]
+) -> None:
     world.provider.verifier = [says(ended(75))]
-    trial = await world.one(dataset=ONE)
+    trial = await world.one(dataset=source)
     assert words(trial) == ("failed", None, "VERIFIER_FAILED", "unavailable")
     assert (world.provider.runs_of(AGENT), world.provider.runs_of(VERIFIER)) == (1, 3)
     # One sandbox for all in shared mode; a fresh one for each run of a separate verifier.
-    assert len(world.provider.made) == (1 if toml == SHARED else 4)
+    assert len(world.provider.made) == (1 if source is SHARED_ONE else 4)
     await nothing_is_left(world)
 
 
 async def test_exit_75_with_a_reward_is_only_an_exit_code(world: World) -> None:
-    await world.publish()
     world.provider.verifier = [writes("/logs/verifier/reward.txt", "0.5", ended(75))]
     trial = await world.one(dataset=ONE)
     assert (trial["reward"], trial["flags"]) == (0.5, ["verifier_exit_nonzero"])
 
 
 async def test_sealed_bytes_that_are_gone_are_missing_input_and_not_tried_again(world: World) -> None:
-    await world.publish()
     held: list[str] = []
 
     async def lose(step: str) -> None:
@@ -276,22 +268,20 @@ async def test_sealed_bytes_that_are_gone_are_missing_input_and_not_tried_again(
     await nothing_is_left(world)
 
 
-@pytest.mark.parametrize("toml", [SEPARATE, SHARED])
-async def test_a_sandbox_that_is_lost_under_the_verifier_is_a_lost_try(world: World, toml: str) -> None:
-    await world.publish(toml=toml)
-    purpose = "agent" if toml == SHARED else "verify"
-    first = [None] if toml == SHARED else []
+@pytest.mark.parametrize("source", [ONE, SHARED_ONE])
+async def test_a_sandbox_that_is_lost_under_the_verifier_is_a_lost_try(world: World, source: dict[str, str]) -> None:
+    purpose = "agent" if source is SHARED_ONE else "verify"
+    first = [None] if source is SHARED_ONE else []
     world.provider.faults[f"exec:{purpose}"] = [*first, fails(SandboxLost, "worker")]
-    trial = await world.one(dataset=ONE)
+    trial = await world.one(dataset=source)
     assert words(trial) == ("succeeded", 1.0, None, None)
     assert trial["try_no"] == 2
     # What is sealed is graded; a shared sandbox takes the agent's work with it.
-    assert world.provider.runs_of(AGENT) == (2 if toml == SHARED else 1)
+    assert world.provider.runs_of(AGENT) == (2 if source is SHARED_ONE else 1)
     await nothing_is_left(world)
 
 
 async def test_a_fault_of_ours_while_grading_is_tried_once_more_on_the_seal(world: World) -> None:
-    await world.publish()
     world.provider.faults["kill:verify"] = [RuntimeError("a bug"), RuntimeError("a bug")]
     trial = await world.one(dataset=ONE)
     assert words(trial) == ("failed", None, "INTERNAL_ERROR", None)

@@ -61,7 +61,6 @@ async def test_a_submission_writes_job_tasks_budget_and_work_at_once(world: Worl
 
 
 async def test_fifty_equal_submissions_at_once_give_one_job(world: World) -> None:
-    await world.publish()
     many = open_database(world.database.url, pool_size=25)
     worlds = replace(world, database=many)
     try:
@@ -73,7 +72,6 @@ async def test_fifty_equal_submissions_at_once_give_one_job(world: World) -> Non
 
 
 async def test_one_of_two_different_submissions_under_one_id_is_told_of_the_conflict(world: World) -> None:
-    await world.publish()
     outcomes = await asyncio.gather(
         world.submit(request_id="same", attempts=1), world.submit(request_id="same", attempts=2), return_exceptions=True
     )
@@ -136,7 +134,6 @@ async def test_the_same_id_in_another_project_is_another_job(world: World) -> No
 async def test_a_refused_submission_writes_nothing_and_leaves_its_id_free(
     world: World, members: dict[str, Any], code: str
 ) -> None:
-    await world.publish()
     before = await counts(world)
     with pytest.raises(TollbarError) as refused:
         await world.submit(request_id="mine", **members)
@@ -146,7 +143,6 @@ async def test_a_refused_submission_writes_nothing_and_leaves_its_id_free(
 
 
 async def test_a_rolled_back_submission_leaves_no_row_and_no_work_in_the_real_engine(world: World) -> None:
-    await world.publish()
     engine = DbosEngine(world.database.url, uuid.uuid4().hex)
     context = replace(world.context, engine=engine)
     try:
@@ -169,7 +165,6 @@ async def test_a_rolled_back_submission_leaves_no_row_and_no_work_in_the_real_en
 
 
 async def test_an_engine_that_refuses_takes_the_whole_submission_back(world: World) -> None:
-    await world.publish()
     await world.rows("DROP TABLE work")
     with pytest.raises(Exception, match="work"):
         await world.submit(request_id="mine")
@@ -177,7 +172,6 @@ async def test_an_engine_that_refuses_takes_the_whole_submission_back(world: Wor
 
 
 async def test_a_dry_run_resolves_everything_and_writes_nothing(world: World) -> None:
-    await world.publish()
     before = await counts(world)
     found = await world.submit(dry_run=True, runner=METERED, attempts=3, max_cost_usd=5)
     assert await counts(world) == before
@@ -207,12 +201,12 @@ async def test_a_submission_of_which_nothing_can_run_is_refused_and_a_part_of_it
     with pytest.raises(UnsupportedCapability) as refused:
         await world.submit(dataset="team/gpu@1")
     assert refused.value.facts["refused"][0]["detail"] == "gpu"
-    shutil.copytree(world.root / "datasets" / "team-gpu", world.root / "datasets" / "team-set")
-    await world.publish(tasks=("one",))
-    found = await world.submit(dry_run=True)
+    shutil.copytree(world.root / "datasets" / "team-gpu", world.root / "datasets" / "team-mixed")
+    await world.publish("team/mixed", tasks=("one",))
+    found = await world.submit(dataset="team/mixed@1", dry_run=True)
     assert [item["task"] for item in found["refused"]] == ["team/needs"]
     assert found["warnings"] == ["1 of 2 tasks cannot run here."]
-    job = await world.run()
+    job = await world.run(dataset="team/mixed@1")
     assert (job["status"], job["n_scored"], job["trial_counts"]["failed"]) == ("completed", 1, 1)
 
 
@@ -284,7 +278,6 @@ async def test_a_runner_that_contradicts_the_profile_is_a_conflict(world: World)
 
 
 async def test_a_profile_of_another_project_is_not_found(world: World) -> None:
-    await world.publish()
     await profile(replace(world, actor=replace(world.actor, project_id="prj_other")), "their/nop")
     with pytest.raises(ProfileNotFound):
         await world.submit(profile_name="their/nop")
@@ -295,11 +288,11 @@ async def test_a_variable_of_a_task_is_a_parameter_of_the_job_and_of_nothing_els
 ) -> None:
     monkeypatch.setenv("CITY", "from the server")
     toml = SEPARATE + '\n[verifier.env]\nTOWN = "${CITY}"\nPLACE = "${region:-north}"\n'
-    await world.publish(toml=toml, tasks=("one",))
+    await world.publish("team/towns", toml=toml, tasks=("one",))
     with pytest.raises(UnsupportedCapability) as refused:
-        await world.submit()
+        await world.submit(dataset="team/towns@1")
     assert refused.value.facts["refused"][0]["detail"] == "variable"
-    trial = await world.one(params={"city": "Bern"})
+    trial = await world.one(dataset="team/towns@1", params={"city": "Bern"})
     assert trial["reward"] == 1.0
     (call,) = [call for call in world.provider.calls if call.argv == ("/tests/test.sh",)]
     assert (call.env["TOWN"], call.env["PLACE"]) == ("Bern", "north")

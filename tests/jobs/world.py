@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,8 @@ FILES = {
     "tests/test.sh": "#!/bin/sh\n",
     "solution/solve.sh": "#!/bin/sh\n",
 }
+ONE = {"name": "team/set", "version": "1", "task_id": "one"}
+SHARED_ONE = {**ONE, "name": "team/shared"}
 METERED = "envhub/metered@main"
 RATE_PUSD = 12 * 10**9
 """Of the metered runner with its default limits: 1 vCPU at 0.01 USD and 2 GiB at 0.001 USD a second."""
@@ -110,12 +112,11 @@ class World:
     pump: Pump
     recovery: Recovery
     capacity: int = 24
-    _published: set[str] = field(default_factory=set)
 
     # --- what a user does
 
     async def publish(
-        self, name: str = "team/set", tasks: Sequence[str] = ("one", "two"), toml: str = SEPARATE, **files: str | None
+        self, name: str, tasks: Sequence[str] = ("one", "two"), toml: str = SEPARATE, **files: str | None
     ) -> None:
         """Publishes a dataset whose tasks are alike; `files` by name (`__`: slash, `_dot_`: dot), None: there is none."""
         folder = self.root / "datasets" / name.replace("/", "-")
@@ -132,12 +133,9 @@ class World:
                 session, self.actor, folder=folder, name=name, version="1", visibility="private", blobs=self.blobs,
                 clock=self.clock,
             )  # fmt: skip
-        self._published.add(name)
 
     async def submit(self, **members: Any) -> dict[str, Any]:
-        """Submits a Job on `team/set` (published if need be) and returns its object."""
-        if not self._published:
-            await self.publish()
+        """Submits a Job on `team/set` and returns its object."""
         request = {"dataset": "team/set@1", **members}
         async with self.database.transaction() as session:
             return (await service.submit(session, self.context, self.actor, request))[0]

@@ -225,10 +225,21 @@ class Host:
         except OSError:
             return ""
 
+    def state(self, pid: int) -> str:
+        """Returns the state of a process as one letter; empty when it is gone."""
+        try:
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return ""
+
     def uids(self, pid: int) -> set[str]:
         """Returns the user ids of a process, as text."""
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
         return set(next(line for line in lines if line.startswith("Uid:")).split()[1:])
+
+    def children(self, pid: int) -> list[int]:
+        """Returns the children of a process."""
+        return [int(name) for name in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
     def parent(self, pid: int) -> int:
         """Returns the pid of a process's parent."""

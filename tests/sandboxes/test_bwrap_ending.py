@@ -207,7 +207,9 @@ async def main():
     provider = BwrapProvider(Path(sys.argv[1]), host="here")
     name = SandboxName(sys.argv[3], 0, Purpose.AGENT)
     image = ImageRef("", (), "/", {})
-    sandbox = await provider.create(SandboxSpec(name, "w", Form.ONE_SHOT, image, "/", {}, Limits()))
+    making = provider.create(SandboxSpec(name, "w", Form(sys.argv[4]), image, "/", {}, Limits()))
+    print("creating", flush=True)
+    sandbox = await making
     print("created", flush=True)
     mark = sys.argv[2]
     await sandbox.exec(["sh", "-c", f"setsid sleep {mark} & nohup sleep {mark} & sleep {mark}"], timeout_s=60)
@@ -216,21 +218,26 @@ asyncio.run(main())
 """
 
 
-def start_worker(root, mark, trial):
-    return subprocess.Popen([sys.executable, "-c", WORKER, root, mark, trial], stdout=subprocess.PIPE)
+def start_worker(root, mark, trial, form):
+    return subprocess.Popen([sys.executable, "-c", WORKER, root, mark, trial, form], stdout=subprocess.PIPE)
 
 
 async def test_a_killed_worker_leaves_no_process_and_another_one_removes_the_folder(
-    provider, shared_folder, host, clock_now
+    provider, shared_folder, host, clock_now, sandbox_form
 ):
     mark, trial = host.marker(), f"trial_{host.marker()}"
-    with start_worker(shared_folder / "sandboxes", mark, trial) as worker:
+    folder = str(shared_folder / "sandboxes" / "s" / f"{trial}-0-agent")
+    with start_worker(shared_folder / "sandboxes", mark, trial, sandbox_form) as worker:
         try:
             await host.sleeping(mark, 3)
+            helpers = [pid for pid in host.children(worker.pid) if host.name(pid) == "tollbar-entry"]
+            assert len(helpers) == (sandbox_form is Form.HELD)
             assert await provider.reap([], now=clock_now) == [], "a living worker holds it"
         finally:
             worker.kill()
     await host.gone(mark)
+    await host.gone(folder)
+    await host.until(lambda: not [pid for pid in helpers if host.name(pid) == "tollbar-entry"])
     assert await provider.reap([f"{trial}-0-agent"], now=clock_now) == [], "a live name is left alone"
     assert await provider.reap([], now=clock_now) == [f"{trial}-0-agent"]
     assert not (shared_folder / "sandboxes" / "s" / f"{trial}-0-agent").exists()
@@ -238,15 +245,34 @@ async def test_a_killed_worker_leaves_no_process_and_another_one_removes_the_fol
 
 
 @pytest.mark.parametrize("delay_s", [0.0, 0.001, 0.002, 0.003, 0.005, 0.008])
-async def test_a_worker_killed_while_a_sandbox_starts_leaves_no_process(
-    provider, shared_folder, host, clock_now, delay_s
+async def test_a_worker_killed_while_a_command_starts_leaves_no_process(
+    provider, shared_folder, host, clock_now, sandbox_form, delay_s
 ):
     mark, trial = host.marker(), f"trial_{host.marker()}"
-    with start_worker(shared_folder / "sandboxes", mark, trial) as worker:
+    with start_worker(shared_folder / "sandboxes", mark, trial, sandbox_form) as worker:
+        await asyncio.to_thread(worker.stdout.readline)
         await asyncio.to_thread(worker.stdout.readline)
         await asyncio.sleep(delay_s)
         worker.kill()
     await host.gone(mark)
+    await host.gone(str(shared_folder / "sandboxes" / "s" / f"{trial}-0-agent"))
+    assert await provider.reap([], now=clock_now) == [f"{trial}-0-agent"]
+
+
+@pytest.mark.forms(Form.HELD)
+@pytest.mark.parametrize("delay_s", [0.01, 0.02, 0.03, 0.04])
+async def test_a_worker_killed_while_a_held_sandbox_starts_leaves_no_process(
+    provider, shared_folder, host, clock_now, sandbox_form, delay_s
+):
+    trial = f"trial_{host.marker()}"
+    folder = shared_folder / "sandboxes" / "s" / f"{trial}-0-agent"
+    with start_worker(shared_folder / "sandboxes", host.marker(), trial, sandbox_form) as worker:
+        await asyncio.to_thread(worker.stdout.readline)
+        await host.until(folder.exists)
+        await asyncio.sleep(delay_s)
+        worker.kill()
+    await host.gone(str(folder))
+    await host.gone(trial)
     assert await provider.reap([], now=clock_now) == [f"{trial}-0-agent"]
 
 

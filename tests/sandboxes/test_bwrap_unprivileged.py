@@ -75,3 +75,19 @@ async def test_the_main_ways_of_a_sandbox_work_for_a_server_that_is_no_root(fact
     assert facts["reaped"] == []
     assert facts["left"] == [], "closed folders, odd names and deep trees are gone"
     assert facts["bwraps"] == []
+
+
+async def test_a_held_sandbox_is_entered_by_a_server_that_is_no_root(facts):
+    uid = UID if os.geteuid() == 0 else os.geteuid()
+    shown = "0\nCapEff:\t00000000000000fb\nCapBnd:\t00000000000000fb\nNoNewPrivs:\t1\n"
+    assert facts["held"] == {
+        "identity": [7, shown, uid],
+        "refused": True,
+        "in the background": True,
+        "after time-out": [True, True, []],
+        "next": "next\n",
+        "after kill": [],
+        "put": "graded\n",
+        "read": "x\n",
+    }
+    assert facts["helpers"] == []

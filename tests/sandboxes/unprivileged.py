@@ -50,10 +50,45 @@ def living(mark):
     return found
 
 
-def spec(name, **options):
+def spec(name, form=Form.ONE_SHOT, **options):
     image = ImageRef("", options.pop("layers", ()), "/app", {})
     limits = options.pop("limits", Limits(memory_mb=256, pids=64, disk_mb=64))
-    return SandboxSpec(SandboxName(name, 0, Purpose.AGENT), "w", Form.ONE_SHOT, image, "/app", {}, limits, **options)
+    return SandboxSpec(SandboxName(name, 0, Purpose.AGENT), "w", form, image, "/app", {}, limits, **options)
+
+
+async def hold(provider, folder, mark):
+    """Returns what a held sandbox does for this user."""
+    facts = {}
+    sandbox = await provider.create(spec("trial_held", Form.HELD, directories=("/logs/agent",)))
+    upper = Path(sandbox.handle.data["upper"])
+    show = "id -u; grep -E 'Cap(Eff|Bnd)|NoNew' /proc/self/status; echo x > /logs/agent/made; exit 7"
+    result = await sandbox.exec(["sh", "-c", show], timeout_s=10)
+    facts["identity"] = [result.exit_code, result.stdout_tail.decode(), (upper / "logs/agent/made").stat().st_uid]
+    refused = [
+        (await sandbox.exec(["sh", "-c", attempt], timeout_s=10)).exit_code != 0
+        for attempt in (
+            "unshare -m true",
+            "unshare -n true",
+            "unshare -Ur true",
+            "chroot / true",
+            "cat /proc/1/environ",
+        )
+    ]
+    facts["refused"] = all(refused)
+    await sandbox.exec(["sh", "-c", HIDING.format(mark=mark)], timeout_s=10)
+    facts["in the background"] = len(living(mark)) > 0
+    result = await sandbox.exec(["sh", "-c", HIDING.format(mark=mark) + f"sleep {mark}"], timeout_s=0.5)
+    facts["after time-out"] = [result.timed_out, result.wall_s < 2.5, living(mark)]
+    result = await sandbox.exec(["sh", "-c", f"setsid sleep {mark} & echo next"], timeout_s=10)
+    facts["next"] = result.stdout_tail.decode()
+    await sandbox.kill()
+    facts["after kill"] = living(mark)
+    await sandbox.put(folder / "tests", "/tests")
+    result = await sandbox.exec(["/tests/test.sh"], timeout_s=10)
+    facts["put"] = result.stdout_tail.decode()
+    facts["read"] = (await sandbox.read_file("/logs/agent/made", 10) or b"").decode()
+    await sandbox.destroy()
+    return facts
 
 
 async def main(folder, mark):
@@ -103,6 +138,9 @@ async def main(folder, mark):
     ]
     await second.destroy()
     await sandbox.destroy()
+    facts["held"] = await hold(provider, folder, mark)
+    await provider.kill_all()
+    facts["helpers"] = living("entry_helper.py")
     facts["reaped"] = await provider.reap([], now=SystemClock().now())
     facts["left"] = sorted(path.name for path in (folder / "data/s").iterdir())
     facts["bwraps"] = living(str(folder / "data"))

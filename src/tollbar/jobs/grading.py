@@ -8,6 +8,8 @@ is read. A fault that is the verifier's own repeats the verifier, never the agen
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -223,9 +225,12 @@ async def _fresh(tools: TrialTools, case: _Case, environment: Environment) -> Sa
     name = SandboxName(case.found.trial.id, case.found.try_no, Purpose.VERIFY)
     with _stage("upload"):
         manifest = sealing.read_manifest(await tools.blobs.get(case.seal.manifest_blob))
-        copy = await tools.provider.scratch_layer(
-            name, lambda folder: sealing.restore(manifest, tools.blobs.copy_to, folder)
-        )
+
+        def fill(folder: Path) -> None:
+            sealing.restore(manifest, tools.blobs.copy_to, folder)
+            _keep_out(folder)
+
+        copy = await tools.provider.scratch_layer(name, fill)
     with _stage("start"):
         inputs = [copy]
         if not local.task.verifier_image().has_tests:
@@ -243,6 +248,25 @@ async def _fresh(tools: TrialTools, case: _Case, environment: Environment) -> Sa
                 directories=(environment.workdir, "/logs/artifacts", "/logs/verifier"),
             )
         )
+
+
+def _keep_out(layer: Path) -> None:
+    """Takes out of the restored artifacts what would lie over the verifier's own places, whatever the task declares.
+
+    Neither a planted reward nor changed tests reach the verifier; nothing of the image shows in `/logs/verifier`.
+    """
+    for place in ("tests", "logs/verifier"):
+        path = layer
+        for part in place.split("/"):
+            path /= part
+            if path.is_symlink() or not path.is_dir():
+                path.unlink(missing_ok=True)
+                break
+        else:
+            shutil.rmtree(path)
+    own = layer / "logs" / "verifier"
+    own.mkdir(parents=True)
+    os.setxattr(own, "user.overlay.opaque", b"y")
 
 
 async def _empty(tools: TrialTools) -> Path:
