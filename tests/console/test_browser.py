@@ -88,7 +88,7 @@ async def test_the_pages_fit_every_screen_and_ask_nothing_of_another_host(world,
         await at.page.look(390)
         assert await at.page.evaluate(SCROLLS) == [True, True], "the wide matrix scrolls inside its own box"
         height = await at.page.evaluate("getComputedStyle(document.querySelector('.bar')).height")
-        assert height == "9.6px", "the style sheet applies"
+        assert height.startswith("9."), "the style sheet applies"
 
 
 async def test_a_cell_of_the_matrix_is_heard_with_task_attempt_state_and_reward(world, tmp_path):

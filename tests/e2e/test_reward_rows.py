@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Final
 
 import pytest
@@ -213,6 +214,16 @@ def test_details_that_cannot_be_read_never_touch_the_reward(ended: Ended, name: 
 def test_an_agent_that_did_not_end_well_is_graded_and_its_outcome_shown(ended: Ended, name: str, outcome: str) -> None:
     trial = ended.trials[name]
     assert (trial["status"], trial["reward"], trial["agent_outcome"]) == ("succeeded", 1.0, outcome)
+
+
+@pytest.mark.requirement("G-EVAL-18.28")
+@pytest.mark.parametrize(("name", "timer"), [("agent-slow", "agent"), ("verifier-slow", "verifier")])
+def test_a_time_out_says_which_timer_fired_its_limit_and_the_elapsed_time(ended: Ended, name: str, timer: str) -> None:
+    said = re.fullmatch(
+        rf"The {timer}'s time limit of 1 s was reached after (\d+\.\d) s\.", ended.trials[name]["message"]
+    )
+    assert said is not None
+    assert 1 <= float(said[1]) < 4
 
 
 @pytest.mark.requirement("G-EVAL-9.verifier_timeout")

@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.conftest import Running
 from tests.e2e.keys import call
-from tests.e2e.tasks import TASK_TOML, write_task
+from tests.e2e.tasks import TASK_TOML, toml, write_task
 from tollbar.datasets.digests import task_digest
 from tollbar.datasets.tree import read_folder
 
@@ -138,6 +138,21 @@ async def test_every_other_argument_is_taken_and_echoed_as_it_was_resolved(serve
     assert job["agent"]["name"] == "nop"
     assert job["budget"]["max_cost_usd"] == "12.5"
     assert server.finished(job["job_id"])["score"] == 0.0
+
+
+@pytest.mark.requirement("EV-ARG-params")
+async def test_params_reach_the_variables_of_a_task_and_only_they_do(server: Running, tmp_path: Path) -> None:
+    asks = toml(more='[verifier.env]\nTOWN = "${CITY}"\nPLACE = "${REGION:-north}"')
+    check = '#!/bin/sh\n[ "$TOWN $PLACE" = "Bern north" ] && echo 1 > /logs/verifier/reward.txt\n'
+    write_task(tmp_path, "towns", {"task.toml": asks, "tests/test.sh": check})
+    server.cli("datasets", "push", str(tmp_path), "--name", "team/towns", "--version", "1")
+    wanted = {"dataset": "team/towns@1", "max_cost_usd": 1}
+    job = await submit(server, **wanted, request_id="towns", params={"city": "Bern"})
+    assert server.finished(job["job_id"])["score"] == 1.0
+    without = await submit(server, **wanted, request_id="no city")
+    assert (without["code"], without["refused"][0]["detail"]) == ("UNSUPPORTED_CAPABILITY", "variable")
+    unknown = await submit(server, **wanted, request_id="more", params={"city": "Bern", "river": "Aare"})
+    assert (unknown["code"], "RIVER" in unknown["message"]) == ("INVALID_JOB", True)
 
 
 @pytest.mark.requirement("EV-ARG-attempts")

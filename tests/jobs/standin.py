@@ -9,6 +9,7 @@ import os
 import shutil
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -39,6 +40,9 @@ from tollbar.sandboxes.interface import (
 )
 from tollbar.sandboxes.overlay_walk import Kind
 from tollbar.sandboxes.seal_manifest import ManifestEntry, Status, make_seal
+
+WORK: ContextVar[str] = ContextVar("work", default="")
+"""The id of the work that runs here."""
 
 CAPABILITIES = Capabilities(
     compose=False,
@@ -148,7 +152,7 @@ class FolderSandbox:
         self.alive.add("main")
         if output is not None:
             output.write_bytes(f"log of {self.purpose} {self.spec.name.try_no}\n".encode())
-        self.provider.fault(f"exec:{self.purpose}")
+        await self.provider.touch(f"exec:{self.purpose}")
         try:
             result = self.provider.behaviour(call)(call)
             return await result if not isinstance(result, ExecResult) else result
@@ -156,13 +160,13 @@ class FolderSandbox:
             self.alive.discard("main")
 
     async def kill(self) -> None:
-        self.provider.fault(f"kill:{self.purpose}")
+        await self.provider.touch(f"kill:{self.purpose}")
         self.alive.clear()
         self.used = False
 
     async def put(self, source: Path, dest: str) -> None:
         assert not self.alive
-        self.provider.fault(f"put:{self.purpose}")
+        await self.provider.touch(f"put:{self.purpose}")
         place = self.place(dest)
         if place.is_symlink() or place.is_file():
             place.unlink()
@@ -171,7 +175,7 @@ class FolderSandbox:
 
     async def seal(self, paths: Sequence[ArtifactPath], limits: SealLimits, store: StoreFile) -> Seal:
         assert not self.alive, "nothing lives while a sandbox is sealed"
-        self.provider.fault(f"seal:{self.purpose}")
+        await self.provider.touch(f"seal:{self.purpose}")
         refusals: list[Refusal] = []
         entries = [self._entry(path, refusals, store) for path in paths]
         return make_seal(entries, refusals)
@@ -196,7 +200,7 @@ class FolderSandbox:
 
     async def read_file(self, path: str, max_bytes: int) -> bytes | None:
         assert not self.alive, "nothing lives while a file is read"
-        self.provider.fault(f"read:{self.purpose}")
+        await self.provider.touch(f"read:{self.purpose}")
         place = self.place(path)
         if place.is_symlink() or not place.is_file():
             return None
@@ -208,7 +212,7 @@ class FolderSandbox:
         if not self.destroyed:
             self.destroyed = True
             shutil.rmtree(self.root, ignore_errors=True)
-            self.provider.fault(f"destroy:{self.purpose}")
+            await self.provider.touch(f"destroy:{self.purpose}")
 
 
 def _member(place: Path, name: str, store: StoreFile) -> SealedFile:
@@ -234,10 +238,14 @@ class FolderProvider:
     calls: list[Call] = field(default_factory=list)
     built: list[ImageSpec] = field(default_factory=list)
     can: Capabilities = CAPABILITIES
+    wire: Callable[[str], Awaitable[None]] | None = None
+    """Told of every use of the backend before it happens."""
     name: str = "bwrap"
 
-    def fault(self, where: str) -> None:
+    async def touch(self, where: str) -> None:
         """Raises what was ordered for this place."""
+        if self.wire is not None:
+            await self.wire(where)
         waiting = self.faults.get(where)
         error = waiting.pop(0) if waiting else None
         if error is not None:
@@ -268,13 +276,13 @@ class FolderProvider:
         return "host@sha256:" + "0" * 64
 
     async def build(self, spec: ImageSpec) -> ImageRef:
-        self.fault("build")
+        await self.touch("build")
         self.built.append(spec)
         key = hashlib.sha256(str(spec.context).encode()).hexdigest()
         return ImageRef(key, (), "/app", {"PATH": "/bin"}, ({"kind": "base", "declared": "scratch", "used": "host"},))
 
     async def layer(self, key: str, fill: Callable[[Path], None]) -> Path:
-        self.fault("layer")
+        await self.touch("layer")
         folder = self.root / "layers" / hashlib.sha256(key.encode()).hexdigest()
         if not folder.exists():
             folder.mkdir(parents=True)
@@ -282,7 +290,7 @@ class FolderProvider:
         return folder
 
     async def scratch_layer(self, name: SandboxName, fill: Callable[[Path], None]) -> Path:
-        self.fault("scratch")
+        await self.touch("scratch")
         folder = self.root / "scratch" / f"{name}-{len(self.made)}"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
@@ -291,7 +299,7 @@ class FolderProvider:
 
     async def create(self, spec: SandboxSpec) -> FolderSandbox:
         purpose = spec.name.purpose.value
-        self.fault(f"create:{purpose}")
+        await self.touch(f"create:{purpose}")
         root = self.root / "sandboxes" / f"{spec.name}-{len(self.made)}"
         root.mkdir(parents=True)
         for layer in spec.inputs:
@@ -399,8 +407,13 @@ class TableEngine:
         """Begins one piece of work and returns its task."""
         return asyncio.create_task(self.run(work_id))
 
+    def cut(self, work_id: str) -> None:
+        """Cancels what runs here, as a process that is told to stop does."""
+        self._running[work_id].cancel()
+
     async def _drive(self, item: Any) -> None:
         await self._mark("PENDING", [item.id])
+        WORK.set(item.id)
         body = asyncio.create_task(self.flows[item.flow](*item.args))
         self._running[item.id] = body
         done, _ = await asyncio.wait({body})

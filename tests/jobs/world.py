@@ -193,14 +193,16 @@ class World:
         return sorted(path.name for path in self.tools.logs.iterdir() if path.name != "empty")
 
 
-def world_of(database: Database, blobs: BlobStore, actor: Principal, root: Path, clock: Any = None) -> World:
-    """Joins everything; the engine's table is made by the caller."""
+def world_of(
+    database: Database, blobs: BlobStore, actor: Principal, root: Path, clock: Any = None, *, tools_database: Any = None
+) -> World:
+    """Joins everything; `tools_database` is what the workers use in place of the database itself."""
     clock = clock or ManualClock()
     engine = TableEngine(database)
     provider = FolderProvider(root / "provider")
     (root / "logs").mkdir(parents=True)
     tools = TrialTools(
-        database=database,
+        database=tools_database or database,
         engine=engine,
         provider=provider,
         blobs=blobs,

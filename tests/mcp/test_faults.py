@@ -54,7 +54,8 @@ async def test_a_tool_that_takes_too_long_is_given_up_and_writes_nothing(world, 
     assert (body_of(result)["code"], body_of(result)["status"]) == ("SERVICE_UNAVAILABLE", 503)
     assert await world.count("job") == 0
     world.engine.gate.set()
-    assert body_of(await server.call_tool("envloop_job_submit", dict(SUBMIT), _Asked()))["status"] == "pending"
+    patient = EvaluationServer(ToolDeps(world.database, world.context), lambda _: world.actor)
+    assert body_of(await patient.call_tool("envloop_job_submit", dict(SUBMIT), _Asked()))["status"] == "pending"
 
 
 async def test_tools_are_given_half_a_minute_by_default(world):

@@ -1,12 +1,13 @@
 """Limits: by the kernel where control groups can be used, else watched; and how groups of both versions are made."""
 
 import asyncio
+import os
 import time
 from pathlib import Path
 
 import pytest
 
-from tollbar.sandboxes.cgroups import Cgroups, detect
+from tollbar.sandboxes.cgroups import Cgroups, Group, detect
 from tollbar.sandboxes.errors import EnvironmentStartFailed
 from tollbar.sandboxes.interface import Limits
 
@@ -234,6 +235,40 @@ def test_version_2_groups_get_their_limits_and_are_read(tmp_path):
     (tmp_path / "own/box/memory.events").write_text("low 0\noom 2\noom_kill 3\n")
     (tmp_path / "own/box/memory.peak").write_text("4096\n")
     assert (group.cpu_ns(), group.oom_kills(), group.memory_peak()) == (1_500_000, 3, 4096)
+
+
+@pytest.fixture
+def unified():
+    """A folder of the real version 2 hierarchy; skips where there is none that can be written."""
+    mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+    root = next((Path(words[1]) for words in mounts if words[2] == "cgroup2"), None)
+    folder = None if root is None else root / f"tollbar-test-{os.getpid()}"
+    try:
+        assert folder is not None
+        folder.mkdir()
+    except (AssertionError, OSError):
+        pytest.skip("no version 2 hierarchy can be written here")
+    yield folder
+    Group({"pids": folder}, 2).remove()
+
+
+async def test_a_leaf_of_version_2_is_ended_by_the_kernels_own_file(unified, host):
+    group = Group({"memory": unified, "pids": unified, "cpu": unified}, 2)
+    leaf, other = group.leaf("run"), group.leaf("holder")
+    assert leaf.join == [str(unified / "run")]
+    mark = host.marker()
+    sleeping = []
+    for folder in (leaf, leaf, other):
+        folder.create()
+        process = await asyncio.create_subprocess_exec("sleep", mark)
+        folder.add(process.pid)
+        sleeping.append(process)
+    assert await leaf.end()
+    assert [await process.wait() for process in sleeping[:2]] == [-9, -9]
+    assert host.living(mark) == [sleeping[2].pid]
+    assert group.remove()
+    await sleeping[2].wait()
+    assert not unified.exists()
 
 
 def test_without_write_access_there_are_no_groups(tmp_path):

@@ -1,12 +1,13 @@
 """Sealing reads layers as their overlay would show them, alone and against a real one."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.sandboxes.seal_world import OPAQUE, World, refusals, statuses, write_all
 
-from tollbar.sandboxes.interface import ArtifactPath, Purpose, SandboxName, SealLimits
+from tollbar.sandboxes.interface import ArtifactPath, Form, Purpose, SandboxName, SealLimits
 from tollbar.sandboxes.seal import read_manifest, restore
 
 
@@ -117,6 +118,49 @@ async def test_a_real_overlay_is_sealed_as_the_sandbox_saw_it_and_comes_back_in_
     assert lines[len(files) :] == ["new", "changed", "kept"]
     again = await verifier.sandbox.seal(paths, SealLimits(), world.store)
     assert [member.path for member in again.entries[0].members] == [member.path for member in seal.entries[0].members]
+
+
+HOSTILE = """
+import os, socket
+os.makedirs("/app/closed/deep")
+for name, text in {"plain": "x", "program": "#!", "closed/deep/file": "in", b"odd\\xff": "no text", "a" * 255: "l"}.items():
+    name = name if isinstance(name, bytes) else name.encode()
+    with open(b"/app/" + name, "w") as file:
+        file.write(text)
+os.chmod("/app/program", 0o4755)
+os.mkfifo("/app/pipe")
+os.symlink("/etc/passwd", "/app/absolute")
+os.symlink("../../etc/passwd", "/app/outward")
+os.symlink("plain", "/app/inward")
+os.symlink("loop", "/app/loop")
+os.link("/app/plain", "/app/hard")
+socket.socket(socket.AF_UNIX).bind("/app/socket")
+with open("/app/sparse", "wb") as file:
+    file.truncate(200 << 20)
+os.remove("/app/gone")
+os.chmod("/app/closed/deep", 0)
+os.chmod("/app/closed", 0)
+"""
+
+
+@pytest.mark.forms(Form.HELD)
+async def test_the_same_hostile_tree_has_the_same_manifest_whatever_the_form(provider, make_spec, world):
+    layer = await provider.layer("test-seal-image", lambda folder: _image(folder))
+    seals = []
+    for form in (Form.ONE_SHOT, Form.HELD):
+        sandbox = await provider.create(replace(make_spec(layers=(layer,)), form=form))
+        try:
+            made = await sandbox.exec(["python3", "-c", HOSTILE], timeout_s=20)
+            assert made.exit_code == 0, made.stderr_tail.decode()
+            await sandbox.kill()
+            seals.append(await sandbox.seal([ArtifactPath("/app"), ArtifactPath("/none")], SealLimits(), world.store))
+        finally:
+            await sandbox.destroy()
+    one_shot, held = seals
+    assert held.manifest == one_shot.manifest
+    assert held.sha256 == one_shot.sha256
+    reasons = {"NOT_A_FILE", "LINK_ABSOLUTE", "LINK_ESCAPES", "BAD_NAME", "TOO_LARGE"}
+    assert {reason for _, reason in refusals(held)} == reasons
 
 
 def _image(folder: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from tollbar.budget import store
@@ -48,7 +47,7 @@ async def reserve_lease(session: AsyncSession, lease: Lease) -> Decision:
     if any(_free(row) < lease.worst_pusd for row in rows if row.cap_pusd is not None):
         return Wait()
     done = await store.reserve(session, lease.chain, lease.worst_pusd)
-    assert done, "the rows are locked and were just found to have room"
+    assert done, "the rows are locked and were just found to have enough"
     return Reserved(await store.add_lease(session, lease))
 
 
@@ -121,7 +120,7 @@ async def stop(session: AsyncSession, reached: Reached, refused: Lease) -> bool:
         stopped_by=refused.id,
         stopped_scope=Level.JOB.value,
         stopped_worst_pusd=reached.worst_pusd,
-        stopped_at=text("clock_timestamp()"),
+        stopped_at=store.NOW,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Row, bindparam, insert, select, text, update
 from sqlalchemy.dialects.postgresql import ARRAY, TEXT
@@ -12,6 +12,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from tollbar.budget.schemas import BudgetState, CallState, Lease
 from tollbar.budget.tables import BudgetRow, LedgerCallRow
 
+NOW: Final = text("clock_timestamp()")
+"""The database's own clock, as a value of a row."""
 _IDS = bindparam("ids", type_=ARRAY(TEXT))
 _OPEN_CALLS = ("reserved", "sent")
 

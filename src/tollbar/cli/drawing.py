@@ -16,12 +16,12 @@ _CUT: Final = "…"
 
 
 def draw_table(stream: TextIO, titles: Sequence[tuple[str, bool]], rows: Sequence[Sequence[str]]) -> int:
-    """Draws rows under titles and returns how many columns, the last ones, had no room.
+    """Draws rows under titles and returns how many columns, the last ones, had no width.
 
     A column is cut to the width of the terminal, unless it is marked as never cut.
     """
-    room = shutil.get_terminal_size().columns
-    console = Console(file=stream, highlight=False, width=room)
+    width = shutil.get_terminal_size().columns
+    console = Console(file=stream, highlight=False, width=width)
     head = [title for title, _ in titles]
     natural = [max(cell_len(row[index]) for row in (head, *rows)) for index in range(len(head))]
     least = [
@@ -29,9 +29,9 @@ def draw_table(stream: TextIO, titles: Sequence[tuple[str, bool]], rows: Sequenc
         for width, (title, whole) in zip(natural, titles, strict=True)
     ]
     shown = len(head)
-    while shown > 1 and _total(least[:shown]) > room:
+    while shown > 1 and _total(least[:shown]) > width:
         shown -= 1
-    widths = _fitted(natural[:shown], least[:shown], room)
+    widths = _fitted(natural[:shown], least[:shown], width)
     for number, row in enumerate((head, *rows)):
         line = _GAP.join(_cut(text, width) for text, width in zip(row, widths, strict=False)).rstrip()
         console.print(Text(line, style="bold" if number == 0 else ""), no_wrap=True, crop=False, overflow="ignore")
@@ -42,10 +42,10 @@ def _total(widths: Sequence[int]) -> int:
     return sum(widths) + len(_GAP) * (len(widths) - 1)
 
 
-def _fitted(natural: Sequence[int], least: Sequence[int], room: int) -> list[int]:
+def _fitted(natural: Sequence[int], least: Sequence[int], width: int) -> list[int]:
     """Returns widths that fit: whatever is widest above its least width gives way first."""
     widths = list(natural)
-    while _total(widths) > room:
+    while _total(widths) > width:
         giving = [index for index, width in enumerate(widths) if width > least[index]]
         if not giving:
             break

@@ -97,7 +97,7 @@ class Output:
 
             titles = [(column.title, column.kind is Kind.WHOLE) for column in columns]
             if left_out := draw_table(self.stdout, titles, shown):
-                self.note(f"columns without room here: {left_out} (--output plain shows all)")
+                self.note(f"columns that do not fit: {left_out} (--output plain shows all)")
             return
         for row in shown:
             self.stdout.write("\t".join(row) + "\n")

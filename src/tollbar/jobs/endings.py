@@ -126,7 +126,7 @@ async def cap_reached(
     cap = (await budget.view(session, reached.budget_id)).cap_pusd or 0
     error = {
         "error_code": JobErrorCode.BUDGET_EXCEEDED.value,
-        "error_message": f"The cap of {format_usd(cap)} USD leaves no room for the next call"
+        "error_message": f"The cap of {format_usd(cap)} USD leaves too little for the next call"
         f" (up to {format_usd(reached.worst_pusd)} USD).",
         "error_scope": "job",
     }

@@ -39,10 +39,10 @@ class Pump:
         async with self.database.transaction() as session:
             if not await store.pump_lock(session, PUMP_LOCK):
                 return 0
-            room = await self.capacity(session) - await store.load(session)
-            if room <= 0:
+            free = await self.capacity(session) - await store.load(session)
+            if free <= 0:
                 return 0
-            admitted = await store.admit(session, room, self.project_limit)
+            admitted = await store.admit(session, free, self.project_limit)
             for row in admitted:
                 await self._enqueue(session, row)
             return len(admitted)

@@ -84,7 +84,7 @@ _CHOOSE = text(
                PARTITION BY c.project_id ORDER BY c.rank_priority, c.job_rank, c.id) AS project_rank
         FROM candidate c LEFT JOIN project_load pl ON pl.project_id = c.project_id)
     SELECT id, try_no, rank_priority FROM ranked WHERE project_rank <= :project_limit
-     ORDER BY rank_priority, project_rank, job_rank, id LIMIT :room
+     ORDER BY rank_priority, project_rank, job_rank, id LIMIT :free
     """
 )
 
@@ -300,9 +300,9 @@ async def load(session: AsyncSession) -> int:
     return int(await session.scalar(select(func.count()).where(TrialRow.state.in_(states))) or 0)
 
 
-async def admit(session: AsyncSession, room: int, project_limit: int) -> list[Row[Any]]:
-    """Admits at most `room` Trials, fairly, and returns their (id, try_no, rank_priority)."""
-    chosen = list((await session.execute(_CHOOSE, {"room": room, "project_limit": project_limit})).all())
+async def admit(session: AsyncSession, free: int, project_limit: int) -> list[Row[Any]]:
+    """Admits at most `free` Trials, fairly, and returns their (id, try_no, rank_priority)."""
+    chosen = list((await session.execute(_CHOOSE, {"free": free, "project_limit": project_limit})).all())
     if not chosen:
         return []
     moved = await session.execute(_ADMIT, {"ids": [row.id for row in chosen]})

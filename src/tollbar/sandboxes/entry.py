@@ -30,6 +30,7 @@ _SIGNALLED: Final = 128
 _DEATH_PATIENCE_S: Final = 30.0
 _CLOSE_PATIENCE_S: Final = 5.0
 _GO: Final = b"g"
+_TRIES: Final = 3
 
 
 @dataclass(frozen=True)
@@ -157,13 +158,17 @@ class Entrance:
 
         Raises `EntryFailed`. A cancellation leaves nothing.
         """
-        for _ in range(2):
-            with contextlib.suppress(_HelperGone):
-                return await self._enter(doorway, argv, admission)
+        for _ in range(_TRIES):
+            door = self._open()
+            try:
+                return await self._enter(door, doorway, argv, admission)
+            except _HelperGone:
+                if door is self._door:
+                    await self.close()
         msg = "the helper ended"
         raise EntryFailed(msg)
 
-    async def _enter(self, doorway: Doorway, argv: Sequence[str], admission: Admission) -> Entry:
+    async def _enter(self, door: socket.socket, doorway: Doorway, argv: Sequence[str], admission: Admission) -> Entry:
         loop = asyncio.get_running_loop()
         with contextlib.ExitStack() as ours:
             with contextlib.ExitStack() as theirs:
@@ -172,7 +177,7 @@ class Entrance:
                 stdout, far_stdout = pipe(ours, theirs)
                 stderr, far_stderr = pipe(ours, theirs)
                 far = [far_control.fileno(), far_channel.fileno(), far_stdout, far_stderr]
-                await self._send([*far, doorway.owner, doorway.process_1])
+                await _send(door, [*far, doorway.owner, doorway.process_1])
             pid = await _announce(control, argv, doorway.ceilings)
             try:
                 pidfd = os.pidfd_open(pid)
@@ -191,30 +196,12 @@ class Entrance:
 
     async def close(self) -> None:
         """Ends the helper; the next command starts another one. Commands under way go on."""
-        process = self._process
-        self._shut()
+        door, process = self._door, self._process
+        self._door = self._process = None
+        if door is not None:
+            door.close()
         if process is not None:
-            await asyncio.to_thread(_wait, process)
-
-    async def _send(self, descriptors: list[int]) -> None:
-        door = self._open()
-        try:
-            while True:
-                try:
-                    socket.send_fds(door, [b"e"], descriptors)
-                except BlockingIOError:
-                    await _writable(door)
-                else:
-                    return
-        except (BrokenPipeError, ConnectionResetError):
-            process = self._process
-            self._shut()
-            if process is not None:
-                await asyncio.to_thread(_wait, process)
-            raise _HelperGone from None
-        except OSError as error:
-            msg = f"its descriptors: {error.strerror}"
-            raise EntryFailed(msg) from error
+            await settle(asyncio.create_task(asyncio.to_thread(_wait, process)))
 
     def _open(self) -> socket.socket:
         if self._door is None:
@@ -238,11 +225,6 @@ class Entrance:
             self._door = near
         return self._door
 
-    def _shut(self) -> None:
-        if self._door is not None:
-            self._door.close()
-        self._door = self._process = None
-
 
 def _sockets(ours: contextlib.ExitStack, theirs: contextlib.ExitStack) -> tuple[socket.socket, socket.socket]:
     near, far = socket.socketpair()
@@ -250,6 +232,21 @@ def _sockets(ours: contextlib.ExitStack, theirs: contextlib.ExitStack) -> tuple[
     theirs.callback(far.close)
     near.setblocking(False)
     return near, far
+
+
+async def _send(door: socket.socket, descriptors: list[int]) -> None:
+    while True:
+        try:
+            socket.send_fds(door, [b"e"], descriptors)
+        except BlockingIOError:
+            await _writable(door)
+        except (BrokenPipeError, ConnectionResetError):
+            raise _HelperGone from None
+        except OSError as error:
+            msg = f"its descriptors: {error.strerror}"
+            raise EntryFailed(msg) from error
+        else:
+            return
 
 
 async def _announce(control: socket.socket, argv: Sequence[str], ceilings: Ceilings) -> int:
