@@ -34,7 +34,7 @@ G-ENG-17.segments engine.md#17 open #6
   SIGKILL of one of two workers among 200 segments: all finish, no finished step runs again, nothing is written twice.
 G-ENG-17.trials engine.md#17 open #3
   SIGKILL of one of two workers with Trials in every phase: each ends once, sealed ones run no second agent.
-G-ENG-17.only_worker engine.md#17 open #2
+G-ENG-17.only_worker engine.md#17 closed
   SIGKILL of the only worker and a restart: the same.
 G-ENG-17.zombie engine.md#17 open #3
   A worker that was stopped and continues after its work was taken over writes nothing and ends.
@@ -44,15 +44,15 @@ G-ENG-17.killer_segment engine.md#17 open #6
   A segment that kills its worker every time fails after 20 dispatches.
 G-ENG-17.branch engine.md#17 open #6
   A branch whose worker dies is resumed while its parent lives on.
-G-ENG-17.cancel_tree engine.md#17 open #2
+G-ENG-17.cancel_tree engine.md#17 closed
   Cancel ends a Trial's child that ignores TERM and its setsid grandchild within 5 s.
 G-ENG-17.cancel_dead engine.md#17 open #3
   Cancel of work whose worker is dead ends within 60 s.
-G-ENG-17.stop_thousand engine.md#17 open #2
+G-ENG-17.stop_thousand engine.md#17 closed
   Stopping a Job of 1,000 pending and 8 running Trials: running ones gone within 10 s, nothing starts afterwards.
-G-ENG-17.lost_answer engine.md#17 open #2
+G-ENG-17.lost_answer engine.md#17 closed
   A kill between commit and answer and the same request_id again give one Job.
-G-ENG-17.rollback engine.md#17 open #2
+G-ENG-17.rollback engine.md#17 closed
   A submission that rolls back leaves no row of the engine.
 G-ENG-17.decisions engine.md#17 open #6
   50 decisions of one gate at once from two processes have one winner and one next segment.
@@ -66,11 +66,11 @@ G-ENG-17.pump engine.md#17 open #3
   Limits hold, the urgent Job is first, small Jobs are not starved, each Trial runs once.
 G-ENG-17.pump_killed engine.md#17 open #2
   A pump that is killed in its transaction loses no Trial and admits none without its row.
-G-ENG-17.emptied engine.md#17 open #3
+G-ENG-17.emptied engine.md#17 closed
   With the engine's tables emptied while stopped, every Job still ends.
 G-ENG-17.pickle engine.md#17 closed
   A planted pickle row is refused, nothing runs, the worker lives.
-G-ENG-17.sigterm engine.md#17 open #2
+G-ENG-17.sigterm engine.md#17 closed
   SIGTERM with running Trials, four times in a row, ends within 10 s each, and the last start finishes them.
 G-ENG-17.ticks engine.md#17 open #6
   Two servers with one schedule make one run for each tick.

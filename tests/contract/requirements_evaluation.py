@@ -36,9 +36,9 @@ EV-CONN-url evaluation:13 closed
   The endpoint's path is /v1/mcp.
 EV-CONN-header evaluation:14 closed
   The key travels in the header Authorization as a bearer, filled in from an environment variable.
-EV-CONN-mcp_json evaluation:19 open #2
+EV-CONN-mcp_json evaluation:19 open #5 tested with the real client
   The same configuration, saved as .mcp.json in a project, works for Claude Code.
-EV-CONN-claude evaluation:21-22 open #2
+EV-CONN-claude evaluation:21-22 open #5 tested with the real client
   One claude mcp add line with transport http and the header adds the server.
 EV-CONN-codex evaluation:24-27 open #5 tested with the real client
   A Codex table with url and bearer_token_env_var connects, and the key stays in the environment.
@@ -151,7 +151,7 @@ EV-NEED-job_list evaluation:40 open #5
   envloop_job_list needs jobs.read.
 EV-TOOL-job_stop evaluation:41 closed
   envloop_job_stop stops a Job.
-EV-STOP-running evaluation:41 open #2
+EV-STOP-running evaluation:41 closed
   The running Trials of a stopped Job stop.
 EV-NEED-job_stop evaluation:41 closed
   envloop_job_stop needs jobs.stop.
@@ -269,18 +269,18 @@ EV-ARG-attempts evaluation:56 closed
   A submission takes 1 to 100 attempts.
 EV-ARG-tag evaluation:56 closed
   A submission takes a tag.
-EV-ARG-params evaluation:56 open #2
+EV-ARG-params evaluation:56 closed
   A submission takes params.
 EV-ARG-max_cost_usd evaluation:56 closed
   A submission takes max_cost_usd and needs it.
 
 EV-CAP-bounds evaluation:58 open #4 model spend
   The cap bounds the model and sandbox spend of a Job in USD.
-EV-CAP-no_new evaluation:58 open #2
+EV-CAP-no_new evaluation:58 closed
   When the cap is reached no new Trial starts.
-EV-CAP-cancels evaluation:58 open #2
+EV-CAP-cancels evaluation:58 closed
   When the cap is reached the running Trials are cancelled.
-EV-CAP-exceeded evaluation:58 open #2
+EV-CAP-exceeded evaluation:58 closed
   When the cap is reached the Job ends cancelled with the error BUDGET_EXCEEDED.
 EV-CAP-unmetered evaluation:58 open #4
   A capped Job whose usage cannot be priced starts no new Trial and ends cancelled with BUDGET_UNMETERED.

@@ -102,9 +102,9 @@ G-EVAL-17.broken_folder evaluation.md#17 closed
   A folder with a broken task.toml refuses the upload; nothing is skipped.
 G-EVAL-17.all_problems evaluation.md#17 closed
   One error lists all problems of an upload.
-G-EVAL-17.capability evaluation.md#17 open #2
+G-EVAL-17.capability evaluation.md#17 closed
   What a backend cannot enforce fails the Trial with ENVIRONMENT_REFUSED before anything is started or reserved.
-G-EVAL-17.all_refused evaluation.md#17 open #2
+G-EVAL-17.all_refused evaluation.md#17 closed
   A submission whose every task would be refused is 422 UNSUPPORTED_CAPABILITY.
 G-EVAL-17.echo evaluation.md#17 closed
   A submission echoes what was resolved; an option that would be dropped is an error.
@@ -121,7 +121,7 @@ G-EVAL-18.5 evaluation.md#18.5 closed
   The read of a reward is bounded at 64 KiB.
 G-EVAL-18.6 evaluation.md#18.6 closed
   Nested values, strings and booleans in reward.json are refused, each with a detail word.
-G-EVAL-18.7 evaluation.md#18.7 open #3 retry table
+G-EVAL-18.7 evaluation.md#18.7 closed
   A judge that cannot answer exits 75 and leaves the Trial without reward; only the verifier is repeated.
 G-EVAL-18.8 evaluation.md#18.8 closed
   An infrastructure fault is never a 0: no reward, a reason, less coverage.
@@ -131,11 +131,11 @@ G-EVAL-18.10 evaluation.md#18.10 open #5
   --fail-under judges only at or above --min-coverage, and every k up to the attempts is reported.
 G-EVAL-18.11 evaluation.md#18.11 closed
   pass@k is null where fewer than k attempts are scored.
-G-EVAL-18.12 evaluation.md#18.12 open #3 retry table
+G-EVAL-18.12 evaluation.md#18.12 closed
   A try that is repeated is not another sample: n counts slots.
 G-EVAL-18.13 evaluation.md#18.13 closed
   The attempt number is stored; the id says only who is who.
-G-EVAL-18.14 evaluation.md#18.14 open #2
+G-EVAL-18.14 evaluation.md#18.14 closed
   Results are keyed by Trial and counted once, and one threshold serves both pass measures.
 G-EVAL-18.15 evaluation.md#18.15 closed
   pass^k is C(c, k) / C(n, k), not a power of the rate.
@@ -145,9 +145,9 @@ G-EVAL-18.17 evaluation.md#18.17 open #5
   An absent reward is absent in every mean, never 0.
 G-EVAL-18.18 evaluation.md#18.18 open #3 jobs retry
   Only unscored slots run again; a scored zero is kept.
-G-EVAL-18.19 evaluation.md#18.19 open #2
+G-EVAL-18.19 evaluation.md#18.19 closed
   A result that was written stays: the first complete write wins.
-G-EVAL-18.20 evaluation.md#18.20 open #3
+G-EVAL-18.20 evaluation.md#18.20 closed
   A Trial whose worker died is dispatched again under the next try.
 G-EVAL-18.21 evaluation.md#18.21 closed
   Results are keyed by Job; nothing old is counted.
@@ -159,11 +159,11 @@ G-EVAL-18.24 evaluation.md#18.24 open #4
   A cap holds when a cost is unknown: unknown is not 0, a price that is not a number is refused.
 G-EVAL-18.25 evaluation.md#18.25 open #4
   List price and "billed elsewhere" are two fields.
-G-EVAL-18.26 evaluation.md#18.26 open #2
+G-EVAL-18.26 evaluation.md#18.26 closed
   The cap stops running work; what finished stays scored and the logs of the rest are kept.
 G-EVAL-18.27 evaluation.md#18.27 open #4
   The verifier's spend has its own account inside the Job's cap.
-G-EVAL-18.28 evaluation.md#18.28 open #2
+G-EVAL-18.28 evaluation.md#18.28 closed
   A time-out says which timer fired, its limit and the elapsed time.
 G-EVAL-18.29 evaluation.md#18.29 closed
   Output that was cut says so, with byte counts.
@@ -191,9 +191,9 @@ G-EVAL-18.40 evaluation.md#18.40 closed
   An agent's time-out with passing tests is graded, counted and shown.
 G-EVAL-18.41 evaluation.md#18.41 closed
   Standard errors come from the tasks' means.
-G-EVAL-18.42 evaluation.md#18.42 open #2
+G-EVAL-18.42 evaluation.md#18.42 closed
   An override changes exactly the field that it names.
-G-EVAL-18.43 evaluation.md#18.43 open #2
+G-EVAL-18.43 evaluation.md#18.43 closed
   Import and start need no network.
 
 G-EVAL-21.1 evaluation.md#21.1 closed
@@ -202,7 +202,7 @@ G-EVAL-21.2 evaluation.md#21.2 closed
   Digests equal the golden ones, and change with counted bytes only.
 G-EVAL-21.3 evaluation.md#21.3 closed
   Each refusal of a format has a test, and five faults of one upload are five problems.
-G-EVAL-21.4 evaluation.md#21.4 open #3 retry table
+G-EVAL-21.4 evaluation.md#21.4 open #4 the reasons and outcomes of model calls
   Each reason and outcome has a test through a real Job with a planted fault.
 G-EVAL-21.5 evaluation.md#21.5 closed
   Each reward row has a test through a real verifier in a real sandbox.

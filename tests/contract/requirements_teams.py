@@ -55,7 +55,7 @@ TM-KEY-scoped teams:34 open #6
   A key is scoped to an organisation.
 TM-KEY-owned teams:34 open #6
   Every read and write acts on installs and runs that this organisation owns.
-TM-LIMIT-requests teams:38 open #2
+TM-LIMIT-requests teams:38 closed
   One key makes at most 200 requests a minute.
 TM-LIMIT-runs teams:39 open #6
   The run endpoint is also limited to ten concurrent runs of an organisation.

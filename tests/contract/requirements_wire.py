@@ -9,11 +9,11 @@ G-HTTP-16.3 envloop-http.md#16.3 closed
   Every error has a top-level upper-case code, a trailing slash is 404, and an answer is never compressed.
 G-HTTP-16.4 envloop-http.md#16.4 open #5
   Each route's needed and shown fields stand in a real answer.
-G-HTTP-16.5 envloop-http.md#16.5 open #2
+G-HTTP-16.5 envloop-http.md#16.5 closed
   50 equal submissions at once are one Job, changed arguments 409, and a kill before the answer loses nothing.
 G-HTTP-16.6 envloop-http.md#16.6 open #5
   Each preset gets what its capabilities say on each route and tool, and another project's ids are not found.
-G-HTTP-16.7 envloop-http.md#16.7 open #2
+G-HTTP-16.7 envloop-http.md#16.7 closed
   Every allowed move is made and every other refused; a stop against the last Trial has one winner.
 G-HTTP-16.8 envloop-http.md#16.8 open #5
   The contract's vector of rewards gives its numbers through aggregate, result and compare.
@@ -86,7 +86,7 @@ G-MCP-20.28 mcp.md#20.28 open #6
   One store stands behind list, view and continue.
 G-MCP-20.29 mcp.md#20.29 closed
   A batch is refused in both protocol eras with 400 and -32600, and nothing runs.
-G-MCP-20.30 mcp.md#20.30 open #2
+G-MCP-20.30 mcp.md#20.30 open #5 the first half holds; no tool of this version needs two capabilities
   A Read only key with wrong arguments gets ACCESS_DENIED; of two missing capabilities the first is named.
 G-MCP-20.31 mcp.md#20.31 closed
   An unknown argument, NaN, 1e999 and money of 17 digits are refused.

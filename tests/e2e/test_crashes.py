@@ -36,6 +36,7 @@ def counts(server: Running, job_id: str) -> dict[str, int]:
 
 
 @pytest.mark.requirement("G-ENG-17.only_worker", "G-EVAL-18.19", "G-EVAL-18.20")
+@pytest.mark.timeout(300)
 def test_a_killed_server_ends_each_trial_once_and_sealed_ones_run_no_second_agent(
     fresh: Running, tmp_path: Path
 ) -> None:
@@ -76,6 +77,7 @@ def test_a_killed_server_ends_each_trial_once_and_sealed_ones_run_no_second_agen
 
 
 @pytest.mark.requirement("G-ENG-17.emptied")
+@pytest.mark.timeout(300)
 def test_with_the_engines_tables_emptied_while_stopped_every_job_still_ends(fresh: Running, tmp_path: Path) -> None:
     write_task(tmp_path / "set", "slow", {"solution/solve.sh": f"{SHELL}sleep 1\n"})
     fresh.start()
@@ -128,6 +130,7 @@ def outside(database_url: str, tmp_path: Path) -> Iterator[Running]:
 
 
 @pytest.mark.requirement("G-ENG-17.lost_answer", "G-HTTP-16.5")
+@pytest.mark.timeout(300)
 def test_a_kill_between_commit_and_answer_and_the_same_request_again_give_one_job(
     outside: Running, database_url: str
 ) -> None:

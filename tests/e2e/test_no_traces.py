@@ -55,6 +55,7 @@ def traces(server: Running) -> dict[str, Any]:
 
 
 @pytest.mark.requirement("G-SBX-14.hundred")
+@pytest.mark.timeout(300)
 def test_a_hundred_sandboxes_one_after_another_leave_nothing(fresh: Running, tmp_path: Path) -> None:
     """Shared and separate verifiers, with processes that outlive their scripts: 100 Trials, 150 sandboxes."""
     separate = 'schema_version = "1.4"\n[task]\nname = "bad/{name}"\n[verifier]\nenvironment_mode = "separate"\n'

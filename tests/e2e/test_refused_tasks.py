@@ -92,7 +92,7 @@ def test_a_fault_that_is_not_the_agents_is_a_reason_and_never_a_zero(
     assert said in trial["message"]
 
 
-@pytest.mark.requirement("G-EVAL-18.8", "G-EVAL-18.9")
+@pytest.mark.requirement("G-EVAL-18.8", "G-EVAL-18.9", "G-SBX-14.accounting_verifier")
 def test_faults_lower_the_coverage_and_not_the_score(ended: Ended) -> None:
     assert (ended.job["status"], ended.job["score"], ended.job["pass"]) == ("completed", 1.0, 1.0)
     assert (ended.job["n_scored"], ended.job["n_total"]) == (1, len(LACKING) + 3)
@@ -100,7 +100,10 @@ def test_faults_lower_the_coverage_and_not_the_score(ended: Ended) -> None:
     assert Decimal(ended.job["budget"]["spent_usd"]) == sum(
         Decimal(trial["cost"]["total_usd"]) for trial in ended.trials.values()
     )
-    assert Decimal(fine["cost"]["total_usd"]) > 0
+    parts = {name: Decimal(amount) for name, amount in fine["cost"].items()}
+    assert parts["sandbox_usd"] > 0
+    assert parts["verifier_usd"] > 0
+    assert parts["sandbox_usd"] + parts["verifier_usd"] == parts["total_usd"]
     assert ended.job["budget"]["reserved_usd"] == "0"
 
 

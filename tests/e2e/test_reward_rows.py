@@ -105,6 +105,10 @@ SPECIAL: Final = {
     "weighted": {"tests/test.sh": as_json('{"c": 1, "s": 0.5}'), "task.toml": toml(more=WEIGHTS)},
     "lacking": {"tests/test.sh": as_json('{"c": 1, "x": 0}'), "task.toml": toml(more=WEIGHTS)},
     "lacking-with-reward": {"tests/test.sh": as_json('{"reward": 1, "c": 1}'), "task.toml": toml(more=WEIGHTS)},
+    "threshold": {
+        "tests/test.sh": txt("0.5"),
+        "task.toml": toml(more='[metadata.tollbar]\npass_threshold = "0.5"'),
+    },
     "both-differ": {"tests/test.sh": f"{txt('0')}; {ONE_IN_JSON}"},
     "exit-after": {"tests/test.sh": f"{txt('1')}; exit 7"},
     "bad-details": {"tests/test.sh": f"{txt('1')}; printf '{{' > {LOGS}/reward-details.json"},
@@ -173,6 +177,15 @@ def test_a_score_is_the_mean_of_what_was_scored_and_stands_beside_its_coverage(e
     assert (ended.job["n_scored"], ended.job["n_total"]) == (len(rewards), len(ended.trials))
     assert len(ended.trials) == len(NUMBERS) + len(REFUSED) + len(SPECIAL)
     assert len(rewards) < len(ended.trials)
+
+
+@pytest.mark.requirement("G-EVAL-18.14")
+def test_one_threshold_says_what_passes_in_a_trial_and_in_both_measures(ended: Ended) -> None:
+    low, own = ended.trials["no-lead"], ended.trials["threshold"]
+    assert (low["reward"], low["pass"], own["reward"], own["pass"]) == (0.5, False, 0.5, True)
+    passed = [trial["pass"] for trial in ended.trials.values() if trial["reward"] is not None]
+    rate = round(sum(passed) / len(passed), 6)
+    assert ended.job["pass"] == ended.job["pass@k"]["1"] == ended.job["pass^k"]["1"] == rate
 
 
 @pytest.mark.requirement("G-EVAL-9.weights", "G-EVAL-9.missing_dimension")

@@ -193,6 +193,27 @@ async def test_an_option_that_would_be_dropped_is_an_error(server: Running, wron
     assert jobs_of(server) == before
 
 
+@pytest.mark.requirement("G-EVAL-18.42")
+@pytest.mark.parametrize(
+    ("change", "changed"),
+    [
+        ({"attempts": 3}, {"attempts", "n_total"}),
+        ({"runner": "envhub/metered@main"}, {"runner", "worst_case_usd"}),
+        ({"profile_name": "tollbar/nop"}, {"profile", "agent"}),
+        ({"profile_name": "tollbar/oracle"}, set()),
+        ({"max_cost_usd": 7}, {"max_cost_usd"}),
+        ({"allow_base_substitution": False}, {"allow_base_substitution"}),
+        ({"tag": "a label"}, set()),
+    ],
+)
+def test_an_override_changes_exactly_what_it_names(server: Running, change: dict[str, Any], changed: set[str]) -> None:
+    """`n_total` and `worst_case_usd` follow from what was named; everything else stays as the profile has it."""
+    with server.http() as http:
+        plain, other = (http.post("/v1/job", json={**PLAIN, "dry_run": True, **more}).json() for more in ({}, change))
+    assert set(plain) == set(other)
+    assert {name for name in plain if plain[name] != other[name]} == changed
+
+
 # The cap
 
 

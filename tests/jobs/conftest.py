@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+import structlog
 from sqlalchemy.engine import make_url
 from tests.jobs.world import SHARED, SteppedClock, World, world_of
 
@@ -23,6 +25,14 @@ from tollbar.sandboxes import service as runners
 
 _SEEDED = "seeded_jobs"
 _numbers = itertools.count()
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Faults on order are logged with their tracebacks; nobody reads them here, and writing them costs seconds."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    yield
+    structlog.reset_defaults()
 
 
 @dataclass(frozen=True)

@@ -151,7 +151,7 @@ class FolderSandbox:
         self.provider.calls.append(call)
         self.alive.add("main")
         if output is not None:
-            output.write_bytes(f"log of {self.purpose} {self.spec.name.try_no}\n".encode())
+            _write(output, f"log of {self.purpose} {self.spec.name.try_no}\n".encode())
         await self.provider.touch(f"exec:{self.purpose}")
         try:
             result = self.provider.behaviour(call)(call)
@@ -215,6 +215,10 @@ class FolderSandbox:
             await self.provider.touch(f"destroy:{self.purpose}")
 
 
+def _write(path: Path, data: bytes) -> None:
+    path.write_bytes(data)
+
+
 def _member(place: Path, name: str, store: StoreFile) -> SealedFile:
     descriptor = os.open(place, os.O_RDONLY)
     try:
@@ -226,7 +230,7 @@ def _member(place: Path, name: str, store: StoreFile) -> SealedFile:
 
 @dataclass
 class FolderProvider:
-    """A backend whose sandboxes are folders. `faults["create:agent"]` holds what the next creations raise (None: not)."""
+    """A backend whose sandboxes are folders. `faults["create:agent"]`: what the next ones raise (None: nothing)."""
 
     root: Path
     agent: list[Behaviour] = field(default_factory=lambda: [solves])

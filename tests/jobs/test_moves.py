@@ -57,6 +57,7 @@ def facts(state: TrialState) -> dict[str, Any]:
     }
 
 
+@pytest.mark.requirement("G-HTTP-16.7")
 async def test_a_trial_makes_exactly_the_allowed_moves(world: World, trial_id: str) -> None:
     made = set()
     for start, end in itertools.product(TrialState, TrialState):
@@ -72,6 +73,7 @@ async def test_a_trial_makes_exactly_the_allowed_moves(world: World, trial_id: s
     assert made == TRIAL_ALLOWED
 
 
+@pytest.mark.requirement("G-HTTP-16.7")
 async def test_a_job_makes_exactly_the_allowed_moves(world: World, trial_id: str) -> None:
     job_id = await world.value("SELECT job_id FROM trial WHERE id = :id", id=trial_id)
     made = set()

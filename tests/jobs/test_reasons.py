@@ -61,6 +61,7 @@ async def nothing_is_left(world: World) -> None:
     assert await world.value("SELECT count(*) FROM job WHERE state IN ('pending', 'running', 'stopping')") == 0
 
 
+@pytest.mark.requirement("G-EVAL-17.capability")
 @pytest.mark.parametrize(
     ("detail", "change", "mentions"),
     [
@@ -90,6 +91,7 @@ async def test_what_the_backend_cannot_give_is_refused_before_anything_starts(
     await nothing_is_left(world)
 
 
+@pytest.mark.requirement("G-EVAL-18.8")
 @pytest.mark.parametrize(
     ("where", "error", "reason", "detail", "tries"),
     [
@@ -120,6 +122,7 @@ async def test_a_fault_of_the_infrastructure_is_tried_again_and_at_last_has_its_
     await nothing_is_left(world)
 
 
+@pytest.mark.requirement("G-EVAL-18.12")
 async def test_a_fault_that_passes_costs_a_try_and_no_slot(world: World) -> None:
     world.provider.faults["create:agent"] = [fails(EnvironmentStartFailed, "start"), fails(SandboxLost, "engine")]
     started = world.clock.monotonic()
@@ -132,6 +135,7 @@ async def test_a_fault_that_passes_costs_a_try_and_no_slot(world: World) -> None
     await nothing_is_left(world)
 
 
+@pytest.mark.requirement("G-SBX-14.memory_whole")
 async def test_the_whole_sandbox_ended_for_memory_is_no_score_and_is_tried_again(world: World) -> None:
     world.provider.agent = [says(out_of_memory()), solves]
     assert (await world.one(dataset=ONE))["try_no"] == 2
@@ -195,7 +199,12 @@ async def test_a_verifier_without_a_reward_ends_the_trial_at_once(
     (trial,) = await world.trial_results(job["job_id"])
     assert words(trial) == ("failed", None, reason, detail)
     assert (trial["try_no"], trial["verifier"]["runs"], trial["agent_outcome"]) == (1, 1, "completed")
-    assert (job["status"], job["error"]["code"], job["score"], job["n_scored"]) == ("failed", "NO_TRIAL_SCORED", None, 0)
+    assert (job["status"], job["error"]["code"], job["score"], job["n_scored"]) == (
+        "failed",
+        "NO_TRIAL_SCORED",
+        None,
+        0,
+    )
     if reason == "VERIFIER_TIMEOUT":
         assert trial["message"] == "The verifier's time limit of 20 s was reached after 30.0 s."
     await nothing_is_left(world)
@@ -234,6 +243,7 @@ async def test_a_fault_of_the_verifiers_sandbox_repeats_the_verifier_alone(
     await nothing_is_left(world)
 
 
+@pytest.mark.requirement("G-EVAL-18.7")
 @pytest.mark.parametrize("source", [ONE, SHARED_ONE])
 async def test_a_verifier_that_cannot_judge_is_asked_three_times_on_the_same_work(
     world: World, source: dict[str, str]

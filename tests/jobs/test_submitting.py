@@ -90,6 +90,7 @@ async def test_changed_arguments_are_a_conflict_that_names_them_and_never_the_va
     assert "secret-tag" not in str(refused.value.body())
 
 
+@pytest.mark.requirement("G-HTTP-16.5")
 async def test_a_repeat_gives_the_first_job_although_the_default_profile_moved(world: World) -> None:
     first = await world.submit(request_id="again")
     assert first["profile"]["name"] == "tollbar/oracle"
@@ -114,6 +115,7 @@ async def test_the_same_id_in_another_project_is_another_job(world: World) -> No
     assert hidden.value.code == "DATASET_NOT_FOUND"
 
 
+@pytest.mark.requirement("G-HTTP-16.5")
 @pytest.mark.parametrize(
     ("members", "code"),
     [
@@ -142,6 +144,7 @@ async def test_a_refused_submission_writes_nothing_and_leaves_its_id_free(
     assert (await world.submit(request_id="mine"))["request_id"] == "mine"
 
 
+@pytest.mark.requirement("G-ENG-17.rollback")
 async def test_a_rolled_back_submission_leaves_no_row_and_no_work_in_the_real_engine(world: World) -> None:
     engine = DbosEngine(world.database.url, uuid.uuid4().hex)
     context = replace(world.context, engine=engine)

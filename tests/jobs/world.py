@@ -118,7 +118,7 @@ class World:
     async def publish(
         self, name: str, tasks: Sequence[str] = ("one", "two"), toml: str = SEPARATE, **files: str | None
     ) -> None:
-        """Publishes a dataset whose tasks are alike; `files` by name (`__`: slash, `_dot_`: dot), None: there is none."""
+        """Publishes a dataset of equal tasks; `files` by name (`__`: slash, `_dot_`: dot), None: there is none."""
         folder = self.root / "datasets" / name.replace("/", "-")
         given = FILES | {key.replace("__", "/").replace("_dot_", "."): value for key, value in files.items()}
         for task in tasks:

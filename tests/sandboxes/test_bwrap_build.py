@@ -35,6 +35,7 @@ async def test_a_command_of_a_build_sees_variables_directory_and_earlier_steps(b
     assert result.stdout_tail.decode() == f"{mark}built argument /app\njson {mark}\nseen\n"
 
 
+@pytest.mark.requirement("G-SBX-14.build_once")
 async def test_a_step_runs_once_however_often_and_at_once_it_is_asked_for(built, open_folder, host):
     step = f"RUN sleep 0.2; head -c 16 /dev/urandom > /random # {host.marker()}"
     first, second = await asyncio.gather(built(step), built(step))
@@ -43,6 +44,7 @@ async def test_a_step_runs_once_however_often_and_at_once_it_is_asked_for(built,
     assert len(first.layers) == 1
 
 
+@pytest.mark.requirement("G-SBX-14.build_failed")
 async def test_a_failing_step_leaves_no_layer_and_says_what_was_printed(built, shared_folder, host):
     before = sorted((shared_folder / "sandboxes/l").glob("*.size"))
     with pytest.raises(EnvironmentBuildFailed, match="line 2: RUN failed with exit code 3") as failed:

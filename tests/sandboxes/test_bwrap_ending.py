@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tollbar.sandboxes.errors import EnvironmentStartFailed, SandboxLost
+from tollbar.sandboxes.identity import identify
 from tollbar.sandboxes.interface import Form, Limits
 from tollbar.sandboxes.process import Tree
 
@@ -62,6 +63,7 @@ async def test_a_missing_working_directory_is_said_and_not_taken_for_the_command
     assert (failed.value.reason, failed.value.detail) == ("ENVIRONMENT_START_FAILED", "start")
 
 
+@pytest.mark.requirement("G-SBX-14.tree_kill")
 @pytest.mark.forms(Form.ONE_SHOT)
 async def test_the_end_of_the_command_ends_every_process_that_hides(box, host):
     mark = host.marker()
@@ -71,6 +73,7 @@ async def test_the_end_of_the_command_ends_every_process_that_hides(box, host):
     assert (box.upper / "left").read_text() == "written\n"
 
 
+@pytest.mark.requirement("G-SBX-14.tree_kill", "G-SBX-14.exec_timeout")
 async def test_a_time_out_returns_in_time_and_leaves_no_process(box, host):
     mark = host.marker()
     started = time.monotonic()
@@ -82,6 +85,7 @@ async def test_a_time_out_returns_in_time_and_leaves_no_process(box, host):
     assert (box.upper / "left").read_text() == "written\n", "files stay"
 
 
+@pytest.mark.requirement("G-SBX-14.processes")
 async def test_a_fork_bomb_is_gone_with_its_sandbox(new_box, make_spec, host):
     box = await new_box(limits=Limits(memory_mb=256, pids=64, disk_mb=64))
     mark = host.marker()
@@ -125,6 +129,7 @@ async def test_a_destroyed_sandbox_takes_no_command_and_destroying_again_is_harm
     assert not box.upper.parent.exists()
 
 
+@pytest.mark.requirement("G-SBX-14.tree_kill")
 async def test_a_cancelled_exec_leaves_no_process_when_it_raises(box, host):
     mark = host.marker()
     running = asyncio.create_task(
@@ -222,6 +227,7 @@ def start_worker(root, mark, trial, form):
     return subprocess.Popen([sys.executable, "-c", WORKER, root, mark, trial, form], stdout=subprocess.PIPE)
 
 
+@pytest.mark.requirement("G-SBX-14.worker_killed")
 async def test_a_killed_worker_leaves_no_process_and_another_one_removes_the_folder(
     provider, shared_folder, host, clock_now, sandbox_form
 ):
@@ -276,13 +282,15 @@ async def test_a_worker_killed_while_a_held_sandbox_starts_leaves_no_process(
     assert await provider.reap([], now=clock_now) == [f"{trial}-0-agent"]
 
 
+@pytest.mark.requirement("G-SBX-14.thread")
 async def test_a_sandbox_is_started_by_the_event_loops_thread_only(host):
     mark = host.marker()
     with pytest.raises(RuntimeError):
-        await asyncio.to_thread(Tree, ["/bin/sleep"], [mark])
+        await asyncio.to_thread(Tree, ["/bin/sleep"], [mark], identify(64000))
     assert host.living(mark) == []
 
 
+@pytest.mark.requirement("G-SBX-14.thread")
 async def test_a_sandbox_lives_on_when_an_unrelated_thread_ends(box, host):
     mark = host.marker()
     threads = [threading.Thread(target=time.sleep, args=(0.05,)) for _ in range(4)]

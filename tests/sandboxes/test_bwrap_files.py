@@ -163,6 +163,7 @@ async def test_a_place_that_cannot_be_written_is_refused(box, tests_folder, dest
         await box.sandbox.put(tests_folder, dest)
 
 
+@pytest.mark.requirement("G-SBX-14.overlay")
 async def test_destroying_removes_odd_names_closed_folders_and_deep_trees(box, shared_folder):
     result = await box.python(r"""
         import os
@@ -306,6 +307,7 @@ async def test_sealing_reads_what_the_overlay_would_show(provider, new_box, host
     assert await box.sandbox.read_file("/app/removed", 100) is None
 
 
+@pytest.mark.requirement("G-SBX-14.build_failed")
 async def test_a_step_of_a_build_becomes_a_layer_in_which_deletions_stay_deleted(provider, new_box, host):
     low = await provider.layer(host.marker(), lambda folder: (folder / "removed").write_text("x"))
     ground = await provider._prepared()

@@ -16,6 +16,7 @@ OWN_PROCESSES = {Form.ONE_SHOT: 1, Form.HELD: 2}
 TOP = "app bin boot dev etc home lib lib32 lib64 libx32 media mnt opt proc root run sbin srv sys tmp usr var"
 
 
+@pytest.mark.requirement("G-SBX-14.identity")
 async def test_uid_0_inside_is_not_root_of_the_host(box):
     result = await box.sh("id -u; echo made > /made; cat /proc/self/uid_map")
     inside, mapping = result.stdout_tail.decode().splitlines()
@@ -31,6 +32,7 @@ async def test_only_file_capabilities_are_left_and_no_new_privileges_can_come(bo
     assert facts == {"CapEff": "00000000000000fb", "CapBnd": "00000000000000fb", "NoNewPrivs": "1"}
 
 
+@pytest.mark.requirement("G-SBX-14.host_files", "G-SBX-14.host_environment")
 async def test_nothing_of_the_host_is_visible_but_its_system_folders(box, tmp_path, open_folder, monkeypatch):
     monkeypatch.setenv("PLANTED_SECRET", "s3cret-of-the-server")
     for folder in (tmp_path, open_folder, Path.home()):
@@ -57,6 +59,7 @@ async def test_nothing_of_the_host_is_visible_but_its_system_folders(box, tmp_pa
     assert set(eval(names)) - {"LC_CTYPE"} == {"HOME", "PATH", "PWD", "IS_SANDBOX"}, "Python itself sets LC_CTYPE"
 
 
+@pytest.mark.requirement("G-SBX-14.host_processes")
 async def test_the_tenant_sees_only_its_own_processes_and_descriptors(box):
     out = await box.python("""
         import os
@@ -123,6 +126,7 @@ async def test_process_1_holds_nothing_of_the_host_and_cannot_be_ended(box, monk
     assert alive == "alive"
 
 
+@pytest.mark.requirement("G-SBX-14.network-none")
 async def test_the_network_is_its_own_loopback_and_everything_else_fails_at_once(box):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -168,6 +172,7 @@ async def test_the_tenant_cannot_change_its_network(box):
     assert out.strip() == "refused"
 
 
+@pytest.mark.requirement("G-SBX-14.two")
 async def test_two_sandboxes_see_nothing_of_each_other(new_box, host):
     first, second = await new_box(), await new_box()
     mark = host.marker()
@@ -221,6 +226,7 @@ async def test_a_variable_that_is_no_shell_name_is_refused_before_anything_start
     assert (await box.sandbox.exec(["true"], timeout_s=5)).exit_code == 0, "the one command was not used up"
 
 
+@pytest.mark.requirement("G-SBX-14.preload")
 async def test_a_preload_library_of_the_tenant_never_loads_into_a_host_program(box, open_folder):
     """The library would write a file that only a host process can write."""
     source = open_folder / "evil.c"
@@ -258,6 +264,7 @@ async def test_a_secret_variable_stands_in_no_command_line_and_no_environment_of
     assert seen in ({"sleep": "environ"}, {}), "only the tenant's own command holds it"
 
 
+@pytest.mark.requirement("G-SBX-14.identity")
 async def test_bwrap_is_started_without_the_rights_of_root(box, host):
     mark = host.marker()
     running = asyncio.create_task(box.sandbox.exec(["sleep", mark], timeout_s=20))

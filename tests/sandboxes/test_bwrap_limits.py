@@ -22,6 +22,7 @@ async def kernel(provider):
         pytest.skip("control groups cannot be used here")
 
 
+@pytest.mark.requirement("G-SBX-14.memory")
 async def test_an_allocation_above_the_limit_is_killed_and_counted(kernel, new_box):
     box = await new_box(limits=Limits(memory_mb=64, pids=64, disk_mb=64))
     result = await box.sandbox.exec(["python3", "-c", ALLOCATE.format(mib=400, pause=0)], timeout_s=20)
@@ -50,6 +51,7 @@ async def test_a_process_that_dies_by_itself_is_not_taken_for_one_killed_for_mem
     assert not result.oom_killed
 
 
+@pytest.mark.requirement("G-SBX-14.processes")
 async def test_more_processes_than_the_limit_cannot_be_forked(kernel, new_box):
     box = await new_box(limits=Limits(memory_mb=256, pids=32, disk_mb=64))
     out = await box.python("""
@@ -70,6 +72,7 @@ async def test_more_processes_than_the_limit_cannot_be_forked(kernel, new_box):
     assert 20 <= count < 32, "bwrap's own processes count too"
 
 
+@pytest.mark.requirement("G-SBX-14.cpu")
 async def test_half_a_cpu_takes_about_two_seconds_for_one_cpu_second(kernel, new_box):
     box = await new_box(limits=Limits(cpus=0.5, memory_mb=256, pids=64, disk_mb=64))
     burn = "import time\nwhile time.process_time() < 1: pass"
@@ -110,6 +113,7 @@ async def test_writing_many_files_above_the_disk_limit_ends_the_command_with_a_w
     assert (box.upper / "f3").exists(), "what is there can be sealed and graded"
 
 
+@pytest.mark.requirement("G-SBX-14.memory_whole")
 async def test_without_control_groups_memory_is_watched(watched_provider, new_box, host):
     box = await new_box(provider=watched_provider, limits=Limits(memory_mb=48, pids=64, disk_mb=64))
     mark = host.marker()

@@ -16,6 +16,11 @@ async def test_short_output_is_kept_whole_in_one_file(box, tmp_path):
     assert (tmp_path / "log").stat().st_mode & 0o777 == 0o600
 
 
+async def test_a_command_may_open_its_own_output_again(box):
+    result = await box.sh("echo one > /dev/stdout; echo two > /dev/stderr; echo three | tee /dev/fd/2")
+    assert (result.stdout_tail, result.stderr_tail) == (b"one\nthree\n", b"two\nthree\n")
+
+
 async def test_a_command_without_output_leaves_an_empty_file(box, tmp_path):
     (tmp_path / "log").write_text("of an older try")
     await box.sh("true", output=tmp_path / "log")

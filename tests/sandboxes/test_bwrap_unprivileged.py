@@ -63,6 +63,7 @@ async def facts(ready, host, open_folder):
     return json.loads(out)
 
 
+@pytest.mark.requirement("G-SBX-14.identity")
 async def test_the_main_ways_of_a_sandbox_work_for_a_server_that_is_no_root(facts):
     uid = UID if os.geteuid() == 0 else os.geteuid()
     assert facts["problems"] == []

@@ -49,6 +49,7 @@ def test_an_honoured_instruction_is_read(line, step):
     assert steps(line) == (step,)
 
 
+@pytest.mark.requirement("G-SBX-14.build_inert")
 @pytest.mark.parametrize(
     "word", ["LABEL a=b", "EXPOSE 80", "MAINTAINER me", "STOPSIGNAL TERM", 'CMD ["x"]', "ENTRYPOINT x"]
 )
@@ -98,6 +99,7 @@ def test_the_declared_image_is_kept_as_it_is_written(line, image):
     assert plan.globals == (Arg(1, (("V", "1"),)),)
 
 
+@pytest.mark.requirement("G-SBX-14.build_refused")
 @pytest.mark.parametrize(
     "name", ["USER", "ADD", "SHELL", "VOLUME", "HEALTHCHECK", "ONBUILD", "COMMENT", "FOO", "RUNN", "INCLUDE+"]
 )
@@ -108,6 +110,7 @@ def test_every_other_instruction_is_refused_by_name_and_line(name):
         assert name in message
 
 
+@pytest.mark.requirement("G-SBX-14.build_syntax")
 @pytest.mark.parametrize(
     ("text", "part"),
     [
@@ -157,6 +160,7 @@ def test_a_form_that_is_not_honoured_is_refused(text, part):
     assert part in refusal(text)
 
 
+@pytest.mark.requirement("G-SBX-14.build_syntax")
 @pytest.mark.parametrize(
     "line",
     [
@@ -176,12 +180,14 @@ def test_a_heredoc_is_refused_before_its_lines_are_read_as_instructions(line):
     assert message.startswith(f"Dockerfile line 2: {line.split()[0]} holds a heredoc")
 
 
+@pytest.mark.requirement("G-SBX-14.build_syntax")
 @pytest.mark.parametrize("form", ["${X:-y}", "${X:+y}", "${X-y}", "${X?}", "${X#a}", "${}", "${1}", "${X"])
 @pytest.mark.parametrize("line", ["ENV A={}", "ENV A {}", "ARG A={}", "WORKDIR /{}", "COPY {} /x", "COPY x /{}"])
 def test_a_braced_variable_is_a_plain_name_or_refused(line, form):
     assert "holds a ${...} form other than ${NAME}" in refusal(f"FROM base\n{line.format(form)}\n")
 
 
+@pytest.mark.requirement("G-SBX-14.build_syntax")
 @pytest.mark.parametrize(
     "line",
     ['ENV A="x', "ENV A='x", "ENV A=x\"y'", "ARG A='", 'WORKDIR "/a', 'COPY "a /b', 'COPY "a b" /c/', "ENV A 'x"],

@@ -33,6 +33,7 @@ async def test_a_substituted_base_is_recorded(make):
     assert image.substitutions == ({"kind": "base", "declared": "some/image:1", "used": "host@sha256:base"},)
 
 
+@pytest.mark.requirement("G-SBX-14.substitution_refused")
 async def test_a_substitution_that_the_job_does_not_allow_names_from_its_line_and_the_image(make):
     make.put({}, "# words\nFROM python:3.12-slim\nWORKDIR /app\n")
     with pytest.raises(EnvironmentRefused) as refused:
@@ -174,6 +175,7 @@ async def test_an_argument_without_value_is_refused_where_it_is_used(make):
         await make.image("ARG A", "COPY $A /x")
 
 
+@pytest.mark.requirement("G-SBX-14.build_inert")
 async def test_inert_instructions_are_recorded_on_the_image_and_change_nothing(make):
     plain = await make.image("WORKDIR /app")
     more = await make.image("WORKDIR /app", "# words", "LABEL a=b", "CMD x")
@@ -191,6 +193,7 @@ async def test_the_same_context_is_built_once(files):
     assert files.layer_count() == 2
 
 
+@pytest.mark.requirement("G-SBX-14.build_once")
 async def test_two_builds_at_once_make_each_layer_once(files):
     files.put({}, "FROM x\nWORKDIR /w\nCOPY sub .\n")
     images = await asyncio.gather(*(files.image() for _ in range(8)))
@@ -207,6 +210,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.requirement("G-SBX-14.build_key")
 @pytest.mark.parametrize("change", CHANGES)
 async def test_a_change_of_a_source_changes_the_key(files, change):
     before = await files.image("COPY sub /x")
@@ -216,6 +220,7 @@ async def test_a_change_of_a_source_changes_the_key(files, change):
     assert before.layers != after.layers
 
 
+@pytest.mark.requirement("G-SBX-14.build_key")
 async def test_what_is_not_copied_does_not_change_the_key(files):
     before = await files.image("COPY sub /x")
     files.put({"a.txt": "changed", "unrelated": "x"})
@@ -225,6 +230,7 @@ async def test_what_is_not_copied_does_not_change_the_key(files):
     assert (before.digest, before.layers) == (after.digest, after.layers)
 
 
+@pytest.mark.requirement("G-SBX-14.build_key")
 @pytest.mark.parametrize("earlier", ["ENV A=1", "ARG A=1", "WORKDIR /elsewhere", "COPY a.txt /y"])
 async def test_an_earlier_line_changes_the_key_of_a_copy(files, earlier):
     plain = await files.image("COPY sub /x")

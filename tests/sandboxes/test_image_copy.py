@@ -93,6 +93,7 @@ async def test_a_link_inside_the_context_is_followed_as_a_source_and_kept_in_a_f
     assert (await files.tree("COPY sub /x"))["x/up"] == "-> ../a.txt"
 
 
+@pytest.mark.requirement("G-SBX-14.build_syntax")
 @pytest.mark.parametrize("target", ["/etc/passwd", "../outside", "sub/../../outside", "loop"])
 async def test_a_link_that_leaves_the_context_is_refused_wherever_it_lies(files, target):
     (files.context.parent / "outside").write_text("secret of the host")
@@ -109,6 +110,7 @@ async def test_special_files_are_refused_and_a_fifo_does_not_block(files):
         assert "'sub/pipe', which is neither a file, a folder nor a link" in await files.refused(line)
 
 
+@pytest.mark.requirement("G-SBX-14.build_syntax")
 @pytest.mark.parametrize(
     ("line", "part"),
     [

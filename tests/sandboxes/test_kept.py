@@ -51,7 +51,9 @@ async def test_a_kept_sandbox_loses_its_processes_and_keeps_its_files_until_its_
     await provider.keep(name, clock_now + timedelta(hours=1))
     assert host.living(mark) == []
     assert await provider.reap([], now=clock_now) == []
-    [view] = [view for view in await provider.list(now=clock_now + timedelta(seconds=90)) if view.name == str(name)]
+    [view] = [
+        view for view in await provider.list_sandboxes(now=clock_now + timedelta(seconds=90)) if view.name == str(name)
+    ]
     assert (view.owner, view.form, view.living) == ("worker-1", sandbox_form, True)
     assert view.kept_until == clock_now + timedelta(hours=1)
     assert 89 < view.age_s < 120
@@ -63,7 +65,7 @@ async def test_a_kept_sandbox_loses_its_processes_and_keeps_its_files_until_its_
     assert await provider.reap([], now=over) == [str(name)]
     assert not box.upper.parent.exists()
     assert host.cgroups(str(name)) == []
-    assert str(name) not in [view.name for view in await provider.list(now=over)]
+    assert str(name) not in [view.name for view in await provider.list_sandboxes(now=over)]
 
 
 def start_worker(*words):
@@ -86,7 +88,7 @@ async def test_a_kept_sandbox_of_a_dead_worker_is_entered_by_another_one_and_goe
             worker.kill()
     assert "s3cret" not in (folder / "kept").read_text(), "an environment may hold secrets"
     assert await provider.reap([], now=clock_now) == []
-    [view] = [view for view in await provider.list(now=clock_now) if view.name == str(name)]
+    [view] = [view for view in await provider.list_sandboxes(now=clock_now) if view.name == str(name)]
     assert (view.owner, view.form, view.living) == ("other-worker", sandbox_form, False)
     entered = await provider.attach(name)
     assert (await entered.exec(["cat", "/app/file", "/low"], timeout_s=9)).stdout_tail == b"left\nlow"
@@ -109,6 +111,8 @@ async def test_a_living_sandbox_is_found_and_an_unknown_one_is_not(provider, box
 async def test_the_list_has_the_oldest_first(provider, new_box, clock_now):
     boxes = [await new_box() for _ in range(3)]
     names = [str(box.sandbox.spec.name) for box in boxes]
-    listed = [view for view in await provider.list(now=clock_now + timedelta(seconds=1)) if view.name in names]
+    listed = [
+        view for view in await provider.list_sandboxes(now=clock_now + timedelta(seconds=1)) if view.name in names
+    ]
     assert [view.name for view in listed] == names
     assert {view.kept_until for view in listed} == {None}

@@ -56,6 +56,7 @@ async def test_capabilities_are_known_after_the_preflight(ready, open_folder):
     assert set(capabilities.limits) == {"memory", "pids", "cpus", "disk"}
 
 
+@pytest.mark.requirement("G-SBX-14.preflight")
 async def test_a_missing_bwrap_is_said(open_folder):
     found = await problem_of(provider_with(open_folder, wheel_bwrap=lambda: None, which=_without("bwrap")))
     assert found.code == "BWRAP_MISSING"
@@ -85,6 +86,7 @@ def _without(*missing):
     return lambda name: None if name in missing else REAL.which(name)
 
 
+@pytest.mark.requirement("G-SBX-14.preflight")
 async def test_missing_programs_are_named(open_folder):
     found = await problem_of(provider_with(open_folder, which=_without("setpriv", "nsenter")))
     assert found.code == "TOOLS"
@@ -92,6 +94,7 @@ async def test_missing_programs_are_named(open_folder):
     assert "util-linux" in found.fix
 
 
+@pytest.mark.requirement("G-SBX-14.preflight")
 @pytest.mark.parametrize(
     ("sysctls", "fix"),
     [
@@ -125,6 +128,7 @@ async def test_the_apparmor_profile_names_exactly_this_bwrap(open_folder):
     assert "docker" in found.fix
 
 
+@pytest.mark.requirement("G-SBX-14.preflight")
 async def test_an_overlay_that_the_file_system_cannot_hold_is_told_apart(ready, open_folder):
     real = find_bwrap(REAL)
     script = f"""for part in "$@"; do
@@ -138,6 +142,7 @@ exec {real} "$@" """
     assert "ext4" in found.fix
 
 
+@pytest.mark.requirement("G-SBX-14.preflight")
 @as_root
 @pytest.mark.parametrize(
     ("view", "said"),
@@ -194,6 +199,7 @@ async def test_the_stand_in_of_a_data_directory_that_is_gone_is_removed_once_nob
     assert (left / "for").read_text() == str(tmp_path / "second" / "sandboxes")
 
 
+@pytest.mark.requirement("G-SBX-14.preflight")
 @as_root
 async def test_folders_that_tenants_cannot_pass_are_said(tmp_path):
     provider = BwrapProvider(tmp_path / "data", host="here", public_root=tmp_path / "public")
@@ -253,6 +259,7 @@ def test_the_first_closed_folder_is_named(tmp_path):
     assert first_closed(Path("/usr/does/not/exist"), other) is None
 
 
+@pytest.mark.requirement("G-SBX-14.preflight")
 async def test_limits_that_are_only_watched_come_with_advice(ready, open_folder):
     provider = BwrapProvider(open_folder / "s", host="here", cgroups=Cgroups())
     assert await provider.preflight() == []

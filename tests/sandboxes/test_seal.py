@@ -92,6 +92,7 @@ def plant_traps(world):
         file.truncate(1 << 30)
 
 
+@pytest.mark.requirement("G-SBX-14.seal_hostile")
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make devices")
 def test_a_hostile_tree_costs_only_its_hostile_members(world):
     plant_files(world)
@@ -106,6 +107,7 @@ def test_a_hostile_tree_costs_only_its_hostile_members(world):
     assert all(SECRET not in data for data in (*world.blobs.values(), seal.manifest))
 
 
+@pytest.mark.requirement("G-SBX-14.seal_sparse")
 def test_a_sparse_file_takes_no_memory(world):
     with (world.upper / "sparse").open("wb") as file:
         file.truncate(1 << 30)
@@ -278,6 +280,7 @@ def as_user(uid: int, work):
         return json.load(file)
 
 
+@pytest.mark.requirement("G-SBX-14.seal_fifo")
 async def test_a_fifo_does_not_block_the_loop(world):
     os.mkfifo(world.upper / "pipe")
     seal = await asyncio.wait_for(asyncio.to_thread(world.seal, "/pipe"), 5)

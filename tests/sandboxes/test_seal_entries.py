@@ -200,6 +200,7 @@ def test_the_manifest_is_canonical_json_of_this_form(world):
     assert seal.sha256 == sha256(seal.manifest)
 
 
+@pytest.mark.requirement("G-SBX-14.seal_same")
 def test_equal_trees_have_equal_manifests_whatever_their_layers_times_and_order(world, tmp_path):
     names = ["b", "a/x", "a/Y", "c/é", "c/z"]
     for name in names:

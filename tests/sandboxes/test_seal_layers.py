@@ -122,11 +122,10 @@ async def test_a_real_overlay_is_sealed_as_the_sandbox_saw_it_and_comes_back_in_
 
 HOSTILE = """
 import os, socket
-os.makedirs("/app/closed/deep")
-for name, text in {"plain": "x", "program": "#!", "closed/deep/file": "in", b"odd\\xff": "no text", "a" * 255: "l"}.items():
-    name = name if isinstance(name, bytes) else name.encode()
-    with open(b"/app/" + name, "w") as file:
-        file.write(text)
+os.makedirs("/app/locked/deep")
+for name in (b"plain", b"program", b"locked/deep/file", b"odd\\xff", b"a" * 255):
+    with open(b"/app/" + name, "wb") as file:
+        file.write(name)
 os.chmod("/app/program", 0o4755)
 os.mkfifo("/app/pipe")
 os.symlink("/etc/passwd", "/app/absolute")
@@ -138,8 +137,8 @@ socket.socket(socket.AF_UNIX).bind("/app/socket")
 with open("/app/sparse", "wb") as file:
     file.truncate(200 << 20)
 os.remove("/app/gone")
-os.chmod("/app/closed/deep", 0)
-os.chmod("/app/closed", 0)
+os.chmod("/app/locked/deep", 0)
+os.chmod("/app/locked", 0)
 """
 
 

@@ -198,6 +198,7 @@ async def _start_worker(
         slots=asyncio.Semaphore(settings.slots),
         logs=_private(data_dir / "logs"),
         kick_pump=loops[0].kick,
+        kick_below=settings.slots,
     )
     flows.register(engine, tools)
     beats = open_database(database.url, pool_size=5)

@@ -36,7 +36,7 @@ async def reserve_lease(session: AsyncSession, lease: Lease) -> Decision:
     Reached means: the slice does not fit although every outstanding reservation came back as far as it still can
     (an open lease keeps what it has used). Runs in the caller's transaction, which must end right after.
     """
-    rows = await store.lock(session, lease.chain)
+    rows = await store.locked(session, lease.chain)
     for row in rows:
         if row.state != BudgetState.OPEN:
             return Reached(row.id, lease.worst_pusd)

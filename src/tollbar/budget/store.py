@@ -85,9 +85,14 @@ async def add_budget(session: AsyncSession, budget_id: str, level: int, subject:
     await session.execute(insert(BudgetRow).values(id=budget_id, level=level, subject=subject, cap_pusd=cap_pusd))
 
 
-async def lock(session: AsyncSession, budget_ids: Sequence[str]) -> list[BudgetRow]:
-    """Locks the rows, outermost first, and returns them in that order."""
+async def lock(session: AsyncSession, budget_ids: Sequence[str]) -> None:
+    """Locks the rows, outermost first."""
     await session.execute(_LOCK, {"ids": list(budget_ids)})
+
+
+async def locked(session: AsyncSession, budget_ids: Sequence[str]) -> list[BudgetRow]:
+    """Locks the rows and returns them, outermost first."""
+    await lock(session, budget_ids)
     rows = await session.scalars(
         select(BudgetRow)
         .where(BudgetRow.id.in_(budget_ids))

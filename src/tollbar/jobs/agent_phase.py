@@ -116,6 +116,8 @@ async def _sealed_before(tools: TrialTools, found: WorkingSet, *, separate: bool
 
     Then nothing of the earlier try may stand beside what this one will leave.
     """
+    if found.try_no == 1:
+        return False
     await evidence.drop_logs(tools.logs, found.trial.id)
     async with tools.database.transaction() as session:
         sealed = await store.seal(session, found.trial.id) is not None

@@ -29,7 +29,7 @@ def register(engine: Engine, tools: TrialTools) -> None:
     @engine.flow("trial")
     async def trial(trial_id: str, try_no: int) -> None:
         try:
-            async with tools.slots:
+            async with tools.slot():
                 outcome = await engine.step("agent", agent_phase.run, tools, trial_id, try_no, preemptible=True)
                 if outcome == SEALED:
                     outcome = await engine.step("grade", grading.run, tools, trial_id, try_no, preemptible=True)
@@ -90,8 +90,9 @@ async def leave(tools: TrialTools, trial_id: str, try_no: int) -> None:
     if sandbox is not None:
         await phase.destroy(sandbox)
     async with tools.database.transaction() as session:
-        found = await store.working_set(session, trial_id)
-        if found is not None and found[0].state == TrialState.STOPPING and found[0].try_no == try_no:
+        stopping = await store.is_try(session, trial_id, try_no, [TrialState.STOPPING])
+        found = await store.working_set(session, trial_id) if stopping else None
+        if found is not None:
             row = found[0]
             await endings.end_stopping(session, row.job_id, trial_id, try_no, row.task_seq, tools.clock.now())
     tools.kick_pump()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,6 +16,13 @@ from tollbar.jobs.tables import JobRow, JobTaskRow, TrialRow
 from tollbar.jobs.taskcache import TaskCache
 from tollbar.kit.clock import Clock
 from tollbar.sandboxes.interface import Sandbox, SandboxProvider, SealLimits
+
+
+@dataclass
+class Line:
+    """How many claimed Trials of this process wait for a slot."""
+
+    waiting: int = 0
 
 
 @dataclass(frozen=True)
@@ -32,11 +40,32 @@ class TrialTools:
     logs: Path
     """Folder of logs that are being written; each is removed once it is stored."""
     kick_pump: Callable[[], None]
+    kick_below: int = 4
+    """The end of a Trial calls the pump only when fewer claimed ones than this wait here for a slot."""
     seal_limits: SealLimits = field(default_factory=SealLimits)
     max_phase_s: float = MAX_PHASE_S
     """Longest agent phase."""
     kept: dict[tuple[str, int], Sandbox] = field(default_factory=dict[tuple[str, int], Sandbox])
     """Sandboxes of shared-mode Trials between their two steps, by (trial, try)."""
+    line: Line = field(default_factory=Line)
+
+    def trial_left(self) -> None:
+        """Calls for further Trials when the line in front of the slots runs out."""
+        if self.line.waiting < self.kick_below:
+            self.kick_pump()
+
+    @asynccontextmanager
+    async def slot(self) -> AsyncGenerator[None]:
+        """Waits for a free slot and holds it."""
+        self.line.waiting += 1
+        try:
+            await self.slots.acquire()
+        finally:
+            self.line.waiting -= 1
+        try:
+            yield
+        finally:
+            self.slots.release()
 
 
 @dataclass(frozen=True)

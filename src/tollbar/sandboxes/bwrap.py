@@ -77,6 +77,7 @@ class BwrapProvider:
         self._layer_cache_bytes = layer_cache_mb * _MIB
         self._ground: Ground | None = None
         self._laying = asyncio.Lock()
+        self._attaching = asyncio.Lock()
         self._disk_images = disk_images
         self._registry: Registry | None = None
         self._entrance: Entrance | None = None
@@ -218,20 +219,22 @@ class BwrapProvider:
         of no command: that is not written down. Raises `SandboxLost` when there is none.
         """
         ground, registry, text = await self._prepared(), await self._registered(), _checked(name)
-        sandbox = self._living.get(text)
-        if isinstance(sandbox, HeldSandbox):
-            return sandbox
-        if sandbox is None:
-            spec, setting = await asyncio.to_thread(registry.take_kept, text)
-        else:
-            await sandbox.kill()
-            spec, setting = replace(sandbox.spec, form=Form.HELD), sandbox.setting
-            if setting.group is not None:
-                add_leaves(setting.group)
-        self._living[text] = held = HeldSandbox(spec, setting, lambda: self._remove(text), self._entrance_of(ground))
-        return held
+        async with self._attaching:
+            sandbox = self._living.get(text)
+            if isinstance(sandbox, HeldSandbox):
+                return sandbox
+            if sandbox is None:
+                spec, setting = await asyncio.to_thread(registry.take_kept, text)
+            else:
+                await sandbox.kill()
+                spec, setting = replace(sandbox.spec, form=Form.HELD), sandbox.setting
+                if setting.group is not None:
+                    add_leaves(setting.group)
+            held = HeldSandbox(spec, setting, lambda: self._remove(text), self._entrance_of(ground))
+            self._living[text] = held
+            return held
 
-    async def list(self, *, now: datetime) -> list[SandboxView]:
+    async def list_sandboxes(self, *, now: datetime) -> list[SandboxView]:
         """Returns the sandboxes of this process and the kept ones on this machine, the oldest first."""
         registry = await self._registered()
         kept = await asyncio.to_thread(registry.kept)

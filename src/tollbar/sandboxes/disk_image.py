@@ -1,6 +1,6 @@
 """Disk limits that the kernel holds: the upper layer lies in an ext4 image that is mounted over a loop device.
 
-Only root can mount. An image has room for `disk_mb` and one inode per 16 KiB of it, so neither bytes nor names can
+Only root can mount. An image takes `disk_mb` and has one inode per 16 KiB of it, so neither bytes nor names can
 grow beyond it, and removing it takes no walk over what a tenant nested.
 """
 
@@ -70,7 +70,7 @@ class DiskImages:
 
 
 def find_images(root: Path) -> DiskImages | None:
-    """Returns how images are made below `root`, or None where this process cannot mount one; changes nothing."""
+    """Returns how images are made below `root`, or None where this process cannot mount one. Mounts nothing."""
     mkfs, mount = (shutil.which(name, path=HOST_ENV["PATH"]) for name in ("mkfs.ext4", "mount"))
     if mkfs is None or mount is None or os.geteuid() != 0 or not _may_administer():
         return None

@@ -34,7 +34,7 @@ _TRIES: Final = 3
 
 
 @dataclass(frozen=True)
-class Doorway:
+class Target:
     """How one held sandbox is entered: descriptors of the owning user namespace and of process 1, and limits."""
 
     owner: int
@@ -101,7 +101,10 @@ class Entry:
 
     async def release(self, environment: bytes) -> bool:
         """Lets the command go with the given environment text; False when it never started."""
-        return await give_word(self._channel, environment)
+        try:
+            return await give_word(self._channel, environment)
+        finally:
+            self._channel.close()
 
     def signal(self) -> None:
         """Sends SIGKILL to the command's own process; returns at once."""
@@ -150,35 +153,35 @@ class Entrance:
 
     def __init__(self, identity: Identity) -> None:
         self._identity = identity
-        self._door: socket.socket | None = None
+        self._requests: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
-    async def enter(self, doorway: Doorway, argv: Sequence[str], admission: Admission) -> Entry:
+    async def enter(self, target: Target, argv: Sequence[str], admission: Admission) -> Entry:
         """Returns a command that is in the sandbox and in its group; its shell waits for the environment.
 
         Raises `EntryFailed`. A cancellation leaves nothing.
         """
         for _ in range(_TRIES):
-            door = self._open()
+            requests = self._open()
             try:
-                return await self._enter(door, doorway, argv, admission)
+                return await self._enter(requests, target, argv, admission)
             except _HelperGone:
-                if door is self._door:
+                if requests is self._requests:
                     await self.close()
         msg = "the helper ended"
         raise EntryFailed(msg)
 
-    async def _enter(self, door: socket.socket, doorway: Doorway, argv: Sequence[str], admission: Admission) -> Entry:
+    async def _enter(self, requests: socket.socket, target: Target, argv: Sequence[str], admission: Admission) -> Entry:
         loop = asyncio.get_running_loop()
         with contextlib.ExitStack() as ours:
             with contextlib.ExitStack() as theirs:
                 control, far_control = _sockets(ours, theirs)
                 channel, far_channel = _sockets(ours, theirs)
-                stdout, far_stdout = pipe(ours, theirs)
-                stderr, far_stderr = pipe(ours, theirs)
+                stdout, far_stdout = pipe(ours, theirs, self._identity)
+                stderr, far_stderr = pipe(ours, theirs, self._identity)
                 far = [far_control.fileno(), far_channel.fileno(), far_stdout, far_stderr]
-                await _send(door, [*far, doorway.owner, doorway.process_1])
-            pid = await _announce(control, argv, doorway.ceilings)
+                await _send(requests, [*far, target.owner, target.process_1])
+            pid = await _announce(control, argv, target.ceilings)
             try:
                 pidfd = os.pidfd_open(pid)
                 ours.callback(os.close, pidfd)
@@ -192,19 +195,19 @@ class Entrance:
             await loop.sock_sendall(control, _GO)
             ours.pop_all()
         outputs = (stdout, stderr)
-        return Entry(control, channel, outputs, pidfd, doorway.pid_namespace, admission.end_others)
+        return Entry(control, channel, outputs, pidfd, target.pid_namespace, admission.end_others)
 
     async def close(self) -> None:
         """Ends the helper; the next command starts another one. Commands under way go on."""
-        door, process = self._door, self._process
-        self._door = self._process = None
-        if door is not None:
-            door.close()
+        requests, process = self._requests, self._process
+        self._requests = self._process = None
+        if requests is not None:
+            requests.close()
         if process is not None:
             await settle(asyncio.create_task(asyncio.to_thread(_wait, process)))
 
     def _open(self) -> socket.socket:
-        if self._door is None:
+        if self._requests is None:
             identity = self._identity
             near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with far:
@@ -222,8 +225,8 @@ class Entrance:
                     pass_fds=(far.fileno(),),
                     process_group=0,
                 )
-            self._door = near
-        return self._door
+            self._requests = near
+        return self._requests
 
 
 def _sockets(ours: contextlib.ExitStack, theirs: contextlib.ExitStack) -> tuple[socket.socket, socket.socket]:
@@ -234,12 +237,12 @@ def _sockets(ours: contextlib.ExitStack, theirs: contextlib.ExitStack) -> tuple[
     return near, far
 
 
-async def _send(door: socket.socket, descriptors: list[int]) -> None:
+async def _send(requests: socket.socket, descriptors: list[int]) -> None:
     while True:
         try:
-            socket.send_fds(door, [b"e"], descriptors)
+            socket.send_fds(requests, [b"e"], descriptors)
         except BlockingIOError:
-            await _writable(door)
+            await _writable(requests)
         except (BrokenPipeError, ConnectionResetError):
             raise _HelperGone from None
         except OSError as error:
@@ -270,14 +273,14 @@ async def _announce(control: socket.socket, argv: Sequence[str], ceilings: Ceili
     return value
 
 
-async def _writable(door: socket.socket) -> None:
+async def _writable(requests: socket.socket) -> None:
     loop = asyncio.get_running_loop()
     future: asyncio.Future[None] = loop.create_future()
-    loop.add_writer(door, lambda: future.done() or future.set_result(None))
+    loop.add_writer(requests, lambda: future.done() or future.set_result(None))
     try:
         await future
     finally:
-        loop.remove_writer(door)
+        loop.remove_writer(requests)
 
 
 def _wait(process: subprocess.Popen[bytes]) -> None:

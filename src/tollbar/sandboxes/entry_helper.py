@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import gc
 import json
 import os
 import resource
@@ -25,7 +26,7 @@ import socket
 import struct
 import sys
 
-DOOR = 3
+REQUESTS = 3
 NAME = b"tollbar-entry"
 DESCRIPTORS = 6
 CAPABILITIES = (0, 1, 3, 4, 5, 6, 7)
@@ -74,14 +75,14 @@ def become_helper(uid: int, gid: int) -> None:
 
 def serve(last_capability: int) -> None:
     """Forks a child for every message, until the other end is closed."""
-    with socket.socket(fileno=DOOR) as door:
+    with socket.socket(fileno=REQUESTS) as requests:
         while True:
-            said, extra, _, _ = door.recvmsg(1, socket.CMSG_SPACE(DESCRIPTORS * 4), socket.MSG_CMSG_CLOEXEC)
+            said, extra, _, _ = requests.recvmsg(1, socket.CMSG_SPACE(DESCRIPTORS * 4), socket.MSG_CMSG_CLOEXEC)
             if not said:
                 return
             received = [number for _, _, data in extra for number in memoryview(data).cast("i")]
             if len(received) == DESCRIPTORS and os.fork() == 0:
-                door.close()
+                requests.close()
                 try:
                     attend(received, last_capability)
                 finally:
@@ -179,11 +180,13 @@ def _exactly(control: socket.socket, count: int) -> bytes:
 def _main() -> None:
     with open(_LAST_CAPABILITY) as file:  # noqa: PTH123 - pathlib is not worth its memory here
         last_capability = int(file.read())
-    uid, gid, door = map(int, sys.argv[1:])
-    if door != DOOR:
-        os.dup2(door, DOOR, inheritable=False)
-        os.close(door)
+    uid, gid, requests = map(int, sys.argv[1:])
+    if requests != REQUESTS:
+        os.dup2(requests, REQUESTS)
+        os.close(requests)
+    os.set_inheritable(REQUESTS, False)
     become_helper(uid, gid)
+    gc.disable()  # a collection in a child would copy every page that it shares
     sys.meta_path.clear()  # what is not imported by now would come from a tenant's files
     serve(last_capability)
 

@@ -75,7 +75,7 @@ def _find(
 async def starts_without_overlay(ground: Ground) -> bool:
     """Says whether a sandbox starts when its root is read-only: then the overlay is what this machine refuses."""
     mounts = read_only_root(ground.base.lower, ground.base.binds)
-    tree = Tree(chain(ground.programs, ground.identity, mounts, Limits(), ()), enter("/", ["true"]))
+    tree = Tree(chain(ground.programs, ground.identity, mounts, Limits(), ()), enter("/", ["true"]), ground.identity)
     try:
         async with asyncio.timeout(_PROBE_S):
             return await tree.up() and await tree.release(environment_text({}))

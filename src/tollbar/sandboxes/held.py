@@ -78,7 +78,7 @@ class HeldSandbox(BwrapSandbox):
 
         admission = Admission(join, lambda: not self._killed, end_others)
         try:
-            return await self._entrance.enter(holder.doorway, command, admission)
+            return await self._entrance.enter(holder.target, command, admission)
         except EntryFailed as error:
             if not holder.lives():
                 raise _lost() from None
@@ -99,7 +99,7 @@ class HeldSandbox(BwrapSandbox):
         setting = self._setting
         groups = [] if setting.group is None else setting.group.leaf(HOLDER_LEAF).join
         head = chain(setting.programs, setting.identity, self._mounts, self._spec.limits, groups, hold=True)
-        return await start_holder(head, self._ceilings, setting.start_timeout_s, lambda: self._killed)
+        return await start_holder(head, setting.identity, self._ceilings, setting.start_timeout_s, lambda: self._killed)
 
     def _new_leaf(self) -> Leaf | None:
         """Makes the leaf of one command, so that it can be ended alone with everything that it started."""

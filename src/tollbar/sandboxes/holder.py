@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from tollbar.sandboxes.bwrap_command import Ceilings, hold
-from tollbar.sandboxes.entry import Doorway
+from tollbar.sandboxes.entry import Target
 from tollbar.sandboxes.errors import EnvironmentStartFailed
+from tollbar.sandboxes.identity import Identity
 from tollbar.sandboxes.process import Tree, settle
 from tollbar.sandboxes.watch import processes
 
@@ -29,17 +30,17 @@ _QUIET_SCANS: Final = 2
 
 
 class Holder:
-    """A started world; `doorway` is how commands enter it. Made by `start_holder`."""
+    """A started world; `target` is how commands enter it. Made by `start_holder`."""
 
-    def __init__(self, tree: Tree, owner: int, process_1: int, spared: Collection[int], ceilings: Ceilings) -> None:
-        self.doorway = Doorway(owner, process_1, tree.pid_namespace, ceilings)
+    def __init__(self, tree: Tree, pid: int, target: Target, spared: Collection[int]) -> None:
+        self.target = target
+        self._pid = pid
         self._spared = spared
         self._tree = tree
-        self._descriptors = (owner, process_1)
 
     def lives(self) -> bool:
         """Says whether process 1 is neither dead nor dying: it begins to die before any other process of its world."""
-        return not self._tree.ended.done() and not _is_dying(self._tree.inner_pid, self.doorway.process_1)
+        return not self._tree.ended.done() and not _is_dying(self._pid, self.target.process_1)
 
     def signal(self) -> None:
         """Sends SIGKILL to process 1, whose death is that of the world; returns at once. Any thread may call it."""
@@ -47,33 +48,32 @@ class Holder:
 
     async def is_empty(self) -> bool:
         """Says whether no process of a tenant lives in the world, without a control group."""
-        return not await asyncio.to_thread(_tenants, self.doorway.pid_namespace, self._spared)
+        return not await asyncio.to_thread(_tenants, self.target.pid_namespace, self._spared)
 
     async def end_tenants(self) -> bool:
         """Kills every process of the world but its own, without a control group; False when that cannot be done.
 
         Twice in a row none may be found, because a process can start another one while the list is read.
         """
-        return await asyncio.to_thread(_end_tenants, self.doorway.pid_namespace, self._spared)
+        return await asyncio.to_thread(_end_tenants, self.target.pid_namespace, self._spared)
 
     async def end(self) -> None:
         """Returns when no process of the world lives; closes what was open. Raises `TimeoutError`."""
         try:
             await self._tree.end()
         finally:
-            for descriptor in self._descriptors:
-                os.close(descriptor)
+            os.close(self.target.owner)
 
 
 async def start_holder(
-    head: Sequence[str], ceilings: Ceilings, timeout_s: float, is_killed: Callable[[], bool]
+    head: Sequence[str], identity: Identity, ceilings: Ceilings, timeout_s: float, is_killed: Callable[[], bool]
 ) -> Holder:
     """Starts a world by the chain `head`; it is complete, and nobody has entered it, when this returns.
 
     Raises `EnvironmentStartFailed`: what the host's programs printed, or that it took longer than `timeout_s`.
     """
     try:
-        tree = Tree(head, hold())
+        tree = Tree(head, hold(), identity)
     except OSError as error:
         msg = f"The sandbox could not be started: {error.strerror}."
         raise EnvironmentStartFailed("start", msg) from error
@@ -99,20 +99,20 @@ async def start_holder(
 
 def _take_hold(tree: Tree, ceilings: Ceilings) -> Holder | None:
     """Opens what commands need to enter; None when process 1 died meanwhile."""
-    pid = tree.inner_pid
+    if tree.process_1 is None:
+        return None
+    pid, pidfd = tree.process_1
     with contextlib.ExitStack() as opened, contextlib.suppress(OSError):
-        process_1 = os.pidfd_open(pid)
-        opened.callback(os.close, process_1)
         user = os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
-        opened.callback(os.close, user)
-        owner = fcntl.ioctl(user, _GET_PARENT)
-        if _is_dying(pid, process_1):
-            os.close(owner)
-            return None
+        try:
+            owner = fcntl.ioctl(user, _GET_PARENT)
+        finally:
+            os.close(user)
+        opened.callback(os.close, owner)
         spared = frozenset({pid, *_children(pid, tree.pid_namespace)})
-        opened.pop_all()
-        os.close(user)
-        return Holder(tree, owner, process_1, spared, ceilings)
+        if not _is_dying(pid, pidfd):
+            opened.pop_all()
+            return Holder(tree, pid, Target(owner, pidfd, tree.pid_namespace, ceilings), spared)
     return None
 
 

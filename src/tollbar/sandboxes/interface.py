@@ -340,7 +340,7 @@ class SandboxProvider(Protocol):
         """Returns a sandbox of this process, or a kept one on its files, in the form `held`; or `SandboxLost`."""
         ...
 
-    async def list(self, *, now: datetime) -> list[SandboxView]:
+    async def list_sandboxes(self, *, now: datetime) -> list[SandboxView]:
         """Returns the sandboxes of this process and the kept ones on this machine, the oldest first."""
         ...
 

@@ -49,7 +49,7 @@ class OneShotSandbox(BwrapSandbox):
         groups = [] if setting.group is None else setting.group.join
         head = chain(setting.programs, setting.identity, self._mounts, self._spec.limits, groups)
         try:
-            return Tree(head, command)
+            return Tree(head, command, setting.identity)
         except OSError as error:
             msg = f"The sandbox could not be started: {error.strerror}."
             raise EnvironmentStartFailed("start", msg) from error

@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
+from tollbar.sandboxes.identity import Identity
+
 HOST_ENV: Final = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 INFO_FD: Final = "{info}"
 _POLL_S: Final = 0.002
@@ -57,32 +59,33 @@ class Tree:
     and ends. Raises `RuntimeError` in a thread without the event loop, before anything is started.
     """
 
-    def __init__(self, chain: Sequence[str], command: Sequence[str]) -> None:
+    def __init__(self, chain: Sequence[str], command: Sequence[str], identity: Identity) -> None:
         loop = asyncio.get_running_loop()
         with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
             self._channel, channel = socket.socketpair()
             ours.callback(self._channel.close)
             theirs.callback(channel.close)
             self._channel.setblocking(False)
-            self.stdout, stdout = pipe(ours, theirs)
-            self.stderr, stderr = pipe(ours, theirs)
-            self._info = _info_file(ours)
+            self.stdout, stdout = pipe(ours, theirs, identity)
+            self.stderr, stderr = pipe(ours, theirs, identity)
+            info = _info_file(ours)
             self._process = subprocess.Popen(
-                [*(str(self._info) if part == INFO_FD else part for part in chain), *command],
+                [*(str(info) if part == INFO_FD else part for part in chain), *command],
                 stdin=channel.fileno(),
                 stdout=stdout,
                 stderr=stderr,
                 env=HOST_ENV,
                 cwd="/",
-                pass_fds=(self._info,),
+                pass_fds=(info,),
                 process_group=0,
             )
             ours.callback(self._process.wait)
             ours.callback(self._process.kill)
             self._outer = os.pidfd_open(self._process.pid)
             ours.pop_all()
+        self._info: int | None = info
         self._inner: int | None = None
-        self.inner_pid = 0
+        self._inner_pid = 0
         self.pid_namespace = 0
         self.may_outlive = False
         self._closing = threading.Lock()
@@ -96,13 +99,21 @@ class Tree:
         code = self._process.returncode
         return None if code is None or code < 0 else code
 
+    @property
+    def process_1(self) -> tuple[int, int] | None:
+        """Returns pid and pidfd of *inner*, open until `end`; None before it is in hand."""
+        return None if self._inner is None else (self._inner_pid, self._inner)
+
     async def up(self) -> bool:
         """Waits until the tenant's shell is up and takes hold of process 1; False when the chain failed before."""
         return await take_word(self._channel) and self._hold_inner()
 
     async def release(self, environment: bytes) -> bool:
         """Lets the tenant's command go with the given environment text; False when it never started."""
-        return await give_word(self._channel, environment)
+        try:
+            return await give_word(self._channel, environment)
+        finally:
+            self._channel.close()
 
     def signal(self) -> None:
         """Sends SIGKILL to *inner*, then to *outer*; returns at once. Any thread may call it.
@@ -141,14 +152,15 @@ class Tree:
 
     def _hold_inner(self) -> bool:
         """Opens process 1 as soon as bwrap has written down its pid; says whether it is in hand."""
-        text = os.pread(self._info, _INFO_BYTES, 0)
+        text = b"" if self._info is None else os.pread(self._info, _INFO_BYTES, 0)
         if self._inner is None and text.rstrip().endswith(b"}"):
             info: dict[str, int] = json.loads(text)
             pid, self.pid_namespace = info["child-pid"], info.get("pid-namespace", 0)
             with contextlib.suppress(ProcessLookupError):
                 pidfd = os.pidfd_open(pid)
                 if _parent(pid) == self._process.pid:
-                    self._inner, self.inner_pid = pidfd, pid
+                    self._inner, self._inner_pid = pidfd, pid
+                    self._shut_info()
                 else:
                     os.close(pidfd)
         return self._inner is not None
@@ -160,12 +172,18 @@ class Tree:
         if not self.ended.done():
             self.ended.set_result(None)
 
+    def _shut_info(self) -> None:
+        if self._info is not None:
+            os.close(self._info)
+        self._info = None
+
     def _close(self) -> None:
         asyncio.get_running_loop().remove_reader(self._outer)
         self._channel.close()
         with self._closing:
             self._closed = True
-            for descriptor in (self._info, self._inner, self._outer):
+            self._shut_info()
+            for descriptor in (self._inner, self._outer):
                 if descriptor is not None:
                     os.close(descriptor)
 
@@ -188,11 +206,15 @@ async def give_word(channel: socket.socket, text: bytes) -> bool:
     return await take_word(channel)
 
 
-def pipe(ours: contextlib.ExitStack, theirs: contextlib.ExitStack) -> tuple[int, int]:
-    """Makes a pipe and hands its reading end to `ours` and its writing end to `theirs`."""
+def pipe(ours: contextlib.ExitStack, theirs: contextlib.ExitStack, identity: Identity) -> tuple[int, int]:
+    """Makes a pipe and hands its reading end to `ours` and its writing end to `theirs`.
+
+    It belongs to the tenants' uid, else a tenant could not open its own `/dev/stdout`.
+    """
     reading, writing = os.pipe2(os.O_CLOEXEC)
     ours.callback(os.close, reading)
     theirs.callback(os.close, writing)
+    identity.own(writing)
     return reading, writing
 
 
