@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from bench import database, engine_cost, enqueue, jobs, latency, machine, throughput
+from bench import database, engine_cost, enqueue, jobs, latency, machine, throughput, variants
 from bench.figures import Figures, say
 from bench.server import server
 from bench.throughput import Load
@@ -20,6 +20,8 @@ from bench.throughput import Load
 _AGENTS: Final = ("oracle", "nop")
 _ENQUEUE_SLOTS: Final = 112
 """Twice that and 16 is what one project may have at work at once, nearly."""
+_WORTH_A_ROW: Final = 0.5
+"""Statements a Trial of one kind."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ _FULL: Final = Plan(
     loads=(
         *(Load(agent, 50, n) for n in (1, 4, 16) for agent in _AGENTS),
         *(Load(agent, 200, 4) for agent in _AGENTS),
+        *(Load("oracle", 50, 4, shape) for shape in (variants.SHARED, variants.HOOK)),
     ),
     requests=40,
     enqueue_slots=_ENQUEUE_SLOTS,
@@ -95,8 +98,9 @@ def _statements(figures: Figures, plan: Plan) -> None:
         with database.listened(running) as kinds:
             jobs.run(running.http, "oracle", k)
     for name, kind in sorted(kinds.items(), key=lambda item: -item[1].count):
-        figures.add("database", "statements a Trial", "", kind.count / k, kind=name)
-    for owner in ("engine", "tollbar", "transaction"):
+        if kind.count >= _WORTH_A_ROW * k:
+            figures.add("database", "statements a Trial", "", kind.count / k, kind=name)
+    for owner in ("tollbar", "engine", "connection"):
         mine = [kind for name, kind in kinds.items() if name.startswith(owner)]
         figures.add("database", "statements a Trial, all", "", sum(kind.count for kind in mine) / k, owner=owner)
         figures.add("database", "statement time a Trial", "ms", sum(kind.ms for kind in mine) / k, owner=owner)
@@ -112,6 +116,12 @@ def _distance(figures: Figures, plan: Plan) -> None:
             figures.add("tollbar above bare", "CPU a trial, difference of medians", "ms", whole - bare, **labels)
 
 
+def _peers(figures: Figures, plan: Plan) -> None:
+    from bench.peers import compare
+
+    compare.run(figures, rounds=plan.rounds, ks=plan.peers_k)
+
+
 _PARTS: Final[dict[str, Callable[[Figures, Plan], None]]] = {
     "trials": _throughput,
     "requests": _requests,
@@ -119,13 +129,17 @@ _PARTS: Final[dict[str, Callable[[Figures, Plan], None]]] = {
     "engine": _engine,
     "statements": _statements,
 }
+_ALL_PARTS: Final = {**_PARTS, "peers": _peers}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer Trials and requests: under 90 s")
-    parser.add_argument("--only", default=",".join(_PARTS), help="parts, with commas between (default: %(default)s)")
-    parser.add_argument("--peers", action="store_true", help="also Harbor and Inspect AI; installs them once")
+    parser.add_argument(
+        "--only",
+        default=",".join(_PARTS),
+        help="parts with commas between; `peers` installs Harbor and Inspect AI once (default: %(default)s)",
+    )
     parser.add_argument("--rounds", type=int, help="rounds of each part (default: 3)")
     parser.add_argument("--out", type=Path, help="file for the JSON document")
     options = parser.parse_args()
@@ -134,15 +148,13 @@ def main() -> None:
         plan = Plan(**{**vars(plan), "rounds": options.rounds})
     machine.adopt_orphans()
     started, figures, load = time.perf_counter(), Figures(), machine.load()
-    for name in filter(None, options.only.split(",")):
-        if name not in _PARTS:
-            parser.error(f"there is no part {name}; there are {', '.join(_PARTS)}")
-        _PARTS[name](figures, plan)
+    names = options.only.split(",")
+    unknown = [name for name in names if name not in _ALL_PARTS]
+    if unknown:
+        parser.error(f"there is no part {unknown[0]}; there are {', '.join(_ALL_PARTS)}")
+    for name in names:
+        _ALL_PARTS[name](figures, plan)
     _distance(figures, plan)
-    if options.peers:
-        from bench.peers import compare
-
-        compare.run(figures, rounds=plan.rounds, ks=plan.peers_k)
     facts = {"machine": machine.facts(), "load_before": load, "took_s": round(time.perf_counter() - started, 1)}
     say(figures.table())
     say(f"\n{json.dumps(facts)}")

@@ -21,6 +21,8 @@ _LOGGED: Final = re.compile(
 )
 _FACTS: Final = "server.json"
 _TABLE: Final = re.compile(r"\b(?:from|into|update|join)\s+(?:only\s+)?\"?([a-z_]+(?:\"?\.\"?[a-z_]+)?)", re.IGNORECASE)
+_ON_CONNECTIONS: Final = {"BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "DEALLOCATE", ""}
+"""What a pool or a transaction sends; an empty statement asks whether the connection still lives."""
 _SETTLE_S: Final = 0.5
 
 
@@ -77,8 +79,8 @@ def kind_of(sql: str) -> str:
     """Returns the kind of a statement: whose it is, what it does and to which table first."""
     words = sql.split(maxsplit=1)
     verb = words[0].rstrip(";").upper() if words else ""
-    if verb in {"BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE"}:
-        return f"transaction {verb}"
+    if verb in _ON_CONNECTIONS:
+        return f"connection {verb or 'ping'}"
     tables = [name.replace('"', "") for name in _TABLE.findall(sql)]
     owner = "engine" if "dbos" in sql else "tollbar"
     named = next((name for name in tables if "." in name), tables[0] if tables else "")

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from bench import machine
 
-_DIGITS: Final = {"trials/s": 1, "ms": 1, "MiB": 0, "s": 2, "": 2}
+_DIGITS: Final = {"trials/s": 1, "ms": 1, "MiB": 0, "ms/s": 0, "s": 2, "": 2}
 
 
 @dataclass(frozen=True)

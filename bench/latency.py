@@ -1,4 +1,4 @@
-"""How long a client waits for an answer: submissions and status over HTTP, while the server rests and while it works."""
+"""How long a client waits for a submission and for a status over HTTP, while the server rests and while it works."""
 
 from __future__ import annotations
 

@@ -56,9 +56,9 @@ def server(folder: Path, *, slots: int) -> Generator[Server]:
     try:
         line = process.stdout.readline()
         ready_s = time.perf_counter() - started
-        if not line:
-            raise ServerFailed(tail(log))
-        facts = json.loads(line)
+        facts = json.loads(line or "{}")
+        if "api_key" not in facts:
+            raise ServerFailed(f"{facts} {tail(log)}")
         headers = {"Authorization": f"Bearer {facts['api_key']}"}
         with httpx2.Client(base_url=facts["url"], headers=headers, timeout=60, trust_env=False) as http:
             yield Server(process, facts, ready_s, http)

@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-from bench import bare, jobs, machine
+from bench import bare, jobs, machine, variants
 from bench.figures import Figures, say
 from bench.server import Server, server
 
-_WARM_UP: int = 4
-_SETTLE_S = 1.0
+_WARM_UP: Final = 4
+_SETTLE_S: Final = 2.0
 
 
 @dataclass(frozen=True)
@@ -23,9 +24,10 @@ class Load:
     agent: str
     k: int
     n: int
+    shape: str = variants.PLAIN
 
     def labels(self) -> dict[str, object]:
-        return {"agent": self.agent, "k": self.k, "n": self.n}
+        return {"agent": self.agent, "k": self.k, "n": self.n, "task": self.shape}
 
 
 def round_of(figures: Figures, loads: Sequence[Load], *, backwards: bool) -> None:
@@ -41,13 +43,20 @@ def _start_twice(figures: Figures, folder: Path, n: int, loads: Sequence[Load], 
     with server(folder, slots=n) as running:
         figures.add("tollbar", "start to ready", "s", running.ready_s, start="second")
         _note_memory(figures, running, "at rest")
-        for agent in sorted({load.agent for load in loads}):
-            jobs.run(running.http, agent, _WARM_UP)
+        datasets = {shape: variants.publish(running, shape) for shape in sorted({load.shape for load in loads})}
+        for agent, shape in sorted({(load.agent, load.shape) for load in loads}):
+            jobs.run(running.http, agent, _WARM_UP, datasets[shape])
+        resting = machine.tree_cpu(running.pid)
         idle = machine.idle_rate(_SETTLE_S)
+        used = machine.tree_cpu(running.pid) - resting
+        for part, seconds in (("server", used.server_s), ("database", used.database_s)):
+            figures.add("tollbar", "CPU at rest", "ms/s", seconds / _SETTLE_S * 1000, part=part)
         trials = 0
         for load in loads:
-            both = [_run_tollbar(running, load, idle), _run_bare(load)]
-            for take in reversed(both) if backwards else both:
+            takes = [_run_tollbar(running, load, datasets[load.shape], idle)]
+            if load.shape == variants.PLAIN:
+                takes.append(_run_bare(load))
+            for take in reversed(takes) if backwards else takes:
                 take(figures)
             trials += load.k
         _note_memory(figures, running, f"after {trials} trials")
@@ -57,17 +66,17 @@ def _ordered(numbers: set[int], *, backwards: bool) -> list[int]:
     return sorted(numbers, reverse=backwards)
 
 
-def _run_tollbar(running: Server, load: Load, idle: float) -> Callable[[Figures], None]:
+def _run_tollbar(running: Server, load: Load, dataset: str, idle: float) -> Callable[[Figures], None]:
     def take(figures: Figures) -> None:
         before, busy, own = machine.tree_cpu(running.pid), machine.busy_s(), machine.own_cpu_s()
         started = time.perf_counter()
-        done = jobs.run(running.http, load.agent, load.k)
+        done = jobs.run(running.http, load.agent, load.k, dataset)
         passed_s = time.perf_counter() - started
         used = machine.tree_cpu(running.pid) - before
         machine_s = machine.busy_s() - busy - idle * passed_s - (machine.own_cpu_s() - own)
         labels = load.labels()
         say(f"  tollbar {load}: {load.k / done.wall_s:.1f} trials/s, {used.total_s / load.k * 1000:.1f} ms")
-        _note(figures, "tollbar", load, done.wall_s, used.total_s)
+        _note(figures, "tollbar", load, done.wall_s, used.total_s, jobs.forms(running.http, done.jobs[0]["job_id"]))
         for part, seconds in (
             ("server", used.server_s),
             ("sandboxes", used.sandboxes_s),
@@ -83,7 +92,7 @@ def _run_bare(load: Load) -> Callable[[Figures], None]:
     def take(figures: Figures) -> None:
         done = bare.run(load.agent, load.k, load.n)
         say(f"  bare {load}: {load.k / done.wall_s:.1f} trials/s, {done.cpu_s / load.k * 1000:.1f} ms")
-        _note(figures, "bare", load, done.wall_s, done.cpu_s)
+        _note(figures, "bare", load, done.wall_s, done.cpu_s, "one_shot")
         for part, seconds in (("supervisor", done.supervisor_s), ("sandboxes", done.sandboxes_s)):
             figures.add("bare", "CPU a trial, part", "ms", seconds / load.k * 1000, part=part, **load.labels())
 
@@ -93,13 +102,12 @@ def _run_bare(load: Load) -> Callable[[Figures], None]:
 def held_round(figures: Figures, load: Load) -> None:
     """Takes one round of the bare sandboxes in their held form."""
     done = bare.run(load.agent, load.k, load.n, "held")
-    figures.add("bare", "trials a second", "trials/s", load.k / done.wall_s, form="held", **load.labels())
-    figures.add("bare", "CPU a trial", "ms", done.cpu_s / load.k * 1000, form="held", **load.labels())
+    _note(figures, "bare", load, done.wall_s, done.cpu_s, "held")
 
 
-def _note(figures: Figures, system: str, load: Load, wall_s: float, cpu_s: float) -> None:
-    figures.add(system, "trials a second", "trials/s", load.k / wall_s, form="one_shot", **load.labels())
-    figures.add(system, "CPU a trial", "ms", cpu_s / load.k * 1000, form="one_shot", **load.labels())
+def _note(figures: Figures, system: str, load: Load, wall_s: float, cpu_s: float, form: str) -> None:
+    figures.add(system, "trials a second", "trials/s", load.k / wall_s, **load.labels(), form=form)
+    figures.add(system, "CPU a trial", "ms", cpu_s / load.k * 1000, **load.labels(), form=form)
 
 
 def _note_memory(figures: Figures, running: Server, when: str) -> None:

@@ -249,3 +249,8 @@ async def test_a_long_argument_list_reaches_the_command_whole(box):
 
 def test_a_provider_that_was_never_used_has_no_helper(shared_folder):
     assert BwrapProvider(shared_folder / "sandboxes", host="here")._entrance is None
+
+
+async def test_the_helper_of_one_server_is_no_stranger_to_another(box, shared_folder):
+    await box.sh("true")
+    assert await BwrapProvider(shared_folder / "sandboxes", host="here").preflight() == []

@@ -27,7 +27,7 @@ from tollbar.db.embedded import EmbeddedServer, hold_directory, write_server_fac
 from tollbar.db.errors import EmbeddedDatabaseFailed
 from tollbar.db.session import Database, open_database
 from tollbar.engine.dbos_engine import DbosEngine
-from tollbar.engine.liveness import Intervals, Worker, capacity
+from tollbar.engine.liveness import capacity
 from tollbar.engine.locks import Lock, under_lock
 from tollbar.engine.loops import Loop
 from tollbar.engine.migrate import migrate as migrate_engine
@@ -201,17 +201,7 @@ async def _start_worker(
         kick_below=settings.slots,
     )
     flows.register(engine, tools)
-    beats = open_database(database.url, pool_size=5)
-    stack.push_async_callback(beats.close)
-    worker = Worker(
-        database=beats,
-        executor_id=executor_id,
-        slots=settings.slots,
-        backends=() if problems else (provider.name,),
-        intervals=Intervals(settings.beat_s, settings.self_kill_s, settings.dead_after_s),
-        kill_sandboxes=provider.kill_now,
-        clock=clock,
-    )
+    worker = _worker(stack, settings, database.url, executor_id, provider, clock, usable=not problems)
     process = WorkerProcess.assemble(
         engine=engine,
         worker=worker,
@@ -224,6 +214,30 @@ async def _start_worker(
     await process.start([CONTROL, BRANCHES, *([] if problems else [trial_queue])])
     ended = asyncio.create_task(process.declared_dead())
     return _Work(engine, None if problems else provider.capabilities(), ended)
+
+
+def _worker(
+    stack: AsyncExitStack,
+    settings: Settings,
+    url: str,
+    executor_id: str,
+    provider: BwrapProvider,
+    clock: Clock,
+    *,
+    usable: bool,
+) -> Worker:
+    """Returns this process as a worker, with connections of its own: a busy pool is no death."""
+    beats = open_database(url, pool_size=5)
+    stack.push_async_callback(beats.close)
+    return Worker(
+        database=beats,
+        executor_id=executor_id,
+        slots=settings.slots,
+        backends=(provider.name,) if usable else (),
+        intervals=Intervals(settings.beat_s, settings.self_kill_s, settings.dead_after_s),
+        kill_sandboxes=provider.kill_now,
+        clock=clock,
+    )
 
 
 def _loops(database: Database, recovery: Recovery, pump: Pump, provider: BwrapProvider, clock: Clock) -> list[Loop]:
