@@ -3,6 +3,8 @@
 #   make up      set up, then start the server        (options: make up ARGS="--port 9000")
 #   make test    set up, then run every test          (one of them: make test ARGS="tests/kit -k money")
 #   make check   set up, then lint, types, layers, and the repository's own rules
+#   make bench   set up, then measure for up to 10 minutes, JSON to build/bench.json; make bench-quick: under 90 s
+#                (beside the peers: make bench ARGS="--only peers")
 
 PYTHON ?= python3
 ARGS ?=
@@ -16,7 +18,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up test check lint types layers rules lock docs requirements report clean
+.PHONY: help setup up test check lint types layers rules lock docs requirements report bench bench-quick clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -72,6 +74,13 @@ requirements: setup
 
 report: setup
 	@$(BIN)/python -m tests.contract.report
+
+# on a quiet machine: the load average stands beside each figure
+bench: setup
+	@$(BIN)/python -m bench --out build/bench.json $(ARGS)
+
+bench-quick: setup
+	@$(BIN)/python -m bench --quick --out build/bench.json $(ARGS)
 
 clean:
 	rm -rf .venv .pytest_cache .ruff_cache .import_linter_cache .hypothesis dist build

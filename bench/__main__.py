@@ -159,6 +159,7 @@ def main() -> None:
     say(figures.table())
     say(f"\n{json.dumps(facts)}")
     if options.out is not None:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text(json.dumps(figures.document(facts), indent=1) + "\n")
 
 

@@ -51,9 +51,9 @@ def run(http: httpx2.Client, agent: str, k: int, dataset: str = TASK) -> Done:
     return wait(http, [submit(http, agent, attempts, dataset)["job_id"] for attempts in parts], agent)
 
 
-def wait(http: httpx2.Client, ids: Sequence[str], agent: str) -> Done:
+def wait(http: httpx2.Client, ids: Sequence[str], agent: str, *, poll_s: float = _POLL_S) -> Done:
     """Waits for Jobs of one agent. Raises `JobWrong` unless every Trial has the reward that this agent earns."""
-    jobs = tuple(_ended(http, job_id) for job_id in ids)
+    jobs = tuple(_ended(http, job_id, poll_s) for job_id in ids)
     for job in jobs:
         counts = job["trial_counts"]
         if counts["succeeded"] != counts["total"] or job["score"] != (1.0 if agent == "oracle" else 0.0):
@@ -71,7 +71,7 @@ def forms(http: httpx2.Client, job_id: str) -> str:
     return "+".join(sorted(set(answer.json()["sandbox_forms"].values())))
 
 
-def _ended(http: httpx2.Client, job_id: str) -> dict[str, Any]:
+def _ended(http: httpx2.Client, job_id: str, poll_s: float) -> dict[str, Any]:
     deadline = time.perf_counter() + _PATIENCE_S
     while True:
         job = status(http, job_id)
@@ -79,7 +79,7 @@ def _ended(http: httpx2.Client, job_id: str) -> dict[str, Any]:
             return job
         if time.perf_counter() > deadline:
             raise JobWrong(f"{job_id} has not ended after {_PATIENCE_S:g} s: {job['trial_counts']}")
-        time.sleep(_POLL_S)
+        time.sleep(poll_s)
 
 
 def _moment(text: str) -> datetime:

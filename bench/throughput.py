@@ -39,9 +39,9 @@ def round_of(figures: Figures, loads: Sequence[Load], *, backwards: bool) -> Non
 
 def _start_twice(figures: Figures, folder: Path, n: int, loads: Sequence[Load], *, backwards: bool) -> None:
     with server(folder, slots=n) as running:
-        figures.add("tollbar", "start to ready", "s", running.ready_s, start="first")
+        _note_start(figures, running, "first")
     with server(folder, slots=n) as running:
-        figures.add("tollbar", "start to ready", "s", running.ready_s, start="second")
+        _note_start(figures, running, "second")
         _note_memory(figures, running, "at rest")
         datasets = {shape: variants.publish(running, shape) for shape in sorted({load.shape for load in loads})}
         for agent, shape in sorted({(load.agent, load.shape) for load in loads}):
@@ -108,6 +108,11 @@ def held_round(figures: Figures, load: Load) -> None:
 def _note(figures: Figures, system: str, load: Load, wall_s: float, cpu_s: float, form: str) -> None:
     figures.add(system, "trials a second", "trials/s", load.k / wall_s, **load.labels(), form=form)
     figures.add(system, "CPU a trial", "ms", cpu_s / load.k * 1000, **load.labels(), form=form)
+
+
+def _note_start(figures: Figures, running: Server, start: str) -> None:
+    figures.add("tollbar", "start to ready", "s", running.ready_s, start=start)
+    figures.add("tollbar", "start to ready, CPU", "s", running.ready_cpu_s, start=start)
 
 
 def _note_memory(figures: Figures, running: Server, when: str) -> None:

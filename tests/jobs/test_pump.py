@@ -12,7 +12,7 @@ from tests.jobs.world import ONE, World
 
 from tollbar.engine.port import Work
 from tollbar.jobs import flows
-from tollbar.jobs.pump import Pump, read_work_id, trial_work_id
+from tollbar.jobs.pump import read_work_id, trial_work_id
 
 IN_ENGINE = "state IN ('admitted', 'starting', 'running', 'verifying', 'stopping')"
 
@@ -82,16 +82,16 @@ async def test_a_project_never_runs_more_than_its_limit(world: World) -> None:
 
 async def test_a_small_job_beside_one_of_five_hundred_gets_its_share_at_once(world: World) -> None:
     wide = replace(world, context=replace(world.context, max_running=500))
-    large = [await expanded(wide, attempts=100) for _ in range(2)]
-    large.append(await expanded(wide, attempts=50))
+    await world.publish("team/five", tasks=("a", "b", "c", "d", "e"))
+    large = await expanded(wide, attempts=100, dataset="team/five@1")
+    assert await world.value("SELECT count(*) FROM trial") == 500
     world.capacity = 24
     await world.pump.run_once()
     small = await expanded(wide, attempts=4)
-    for job_id in large:
-        await ends(world, job_id, 4)
+    await ends(world, large, 12)
     await world.pump.run_once()
-    # The small one has nothing yet, so each of its Trials comes before a further one of the others.
-    assert (await admitted(world))[small] == 8
+    # The small one has nothing yet, so each of its 8 Trials comes before a further one of the large one's.
+    assert dict(await admitted(world)) == {large: 16, small: 8}
 
 
 async def test_jobs_take_turns(world: World) -> None:
@@ -188,7 +188,3 @@ def test_what_is_no_try_is_not_read_as_one(text: str) -> None:
 
 def test_a_work_id_is_read_as_it_was_written() -> None:
     assert read_work_id(trial_work_id("trial_01", 12)) == ("trial_01", 12)
-
-
-def test_a_pump_has_a_limit_for_a_project_without_being_told() -> None:
-    assert Pump.project_limit == 256

@@ -27,7 +27,7 @@ from tollbar.db.embedded import EmbeddedServer, hold_directory, write_server_fac
 from tollbar.db.errors import EmbeddedDatabaseFailed
 from tollbar.db.session import Database, open_database
 from tollbar.engine.dbos_engine import DbosEngine
-from tollbar.engine.liveness import capacity
+from tollbar.engine.liveness import Intervals, Worker, capacity
 from tollbar.engine.locks import Lock, under_lock
 from tollbar.engine.loops import Loop
 from tollbar.engine.migrate import migrate as migrate_engine
