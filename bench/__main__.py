@@ -14,7 +14,7 @@ from typing import Final
 
 from bench import database, engine_cost, enqueue, jobs, latency, machine, throughput, variants
 from bench.figures import Figures, say
-from bench.server import server
+from bench.server import Server, server
 from bench.throughput import Load
 
 _AGENTS: Final = ("oracle", "nop")
@@ -30,6 +30,8 @@ class Plan:
 
     rounds: int
     loads: tuple[Load, ...]
+    starts: int
+    """Of each server of the trials, with its data kept between them."""
     requests: int
     enqueue_slots: int
     flows: int
@@ -39,10 +41,13 @@ class Plan:
 _FULL: Final = Plan(
     rounds=3,
     loads=(
-        *(Load(agent, 50, n) for n in (1, 4, 16) for agent in _AGENTS),
+        # First on its server, because memory is told after 200 Trials.
         *(Load(agent, 200, 4) for agent in _AGENTS),
+        Load("oracle", 200, 16),
+        *(Load(agent, 50, n) for n in (1, 4, 16) for agent in _AGENTS),
         *(Load("oracle", 50, 4, shape) for shape in (variants.SHARED, variants.HOOK)),
     ),
+    starts=2,
     requests=40,
     enqueue_slots=_ENQUEUE_SLOTS,
     flows=200,
@@ -51,6 +56,7 @@ _FULL: Final = Plan(
 _QUICK: Final = Plan(
     rounds=3,
     loads=tuple(Load(agent, 24, 4) for agent in _AGENTS),
+    starts=1,
     requests=10,
     enqueue_slots=24,
     flows=50,
@@ -61,8 +67,8 @@ _QUICK: Final = Plan(
 def _throughput(figures: Figures, plan: Plan) -> None:
     for number in range(plan.rounds):
         say(f"trials, round {number + 1} of {plan.rounds}")
-        throughput.round_of(figures, plan.loads, backwards=bool(number % 2))
-        throughput.held_round(figures, next(load for load in plan.loads if load.n == 4))
+        throughput.round_of(figures, plan.loads, starts=plan.starts, backwards=bool(number % 2))
+        throughput.held_round(figures, Load("oracle", min(load.k for load in plan.loads), 4))
 
 
 def _requests(figures: Figures, plan: Plan) -> None:
@@ -71,6 +77,7 @@ def _requests(figures: Figures, plan: Plan) -> None:
         for number in range(plan.rounds):
             say(f"latency, round {number + 1} of {plan.rounds}")
             latency.round_of(figures, running, requests=plan.requests)
+        _statements(figures, running, min(load.k for load in plan.loads))
 
 
 def _enqueue(figures: Figures, plan: Plan) -> None:
@@ -82,21 +89,17 @@ def _enqueue(figures: Figures, plan: Plan) -> None:
 
 
 def _engine(figures: Figures, plan: Plan) -> None:
-    for number in range(plan.rounds):
-        say(f"engine, round {number + 1} of {plan.rounds}")
-        done = engine_cost.run(plan.flows, 4)
+    say("engine")
+    for done in engine_cost.run(plan.flows, 4, plan.rounds):
         figures.add("engine", "CPU a flow of two empty steps", "ms", done.cpu_s / plan.flows * 1000)
         figures.add("engine", "of it in the database", "ms", done.database_s / plan.flows * 1000)
 
 
-def _statements(figures: Figures, plan: Plan) -> None:
+def _statements(figures: Figures, running: Server, k: int) -> None:
     """What the database is asked for one Trial; its times are those of a server that logs every statement."""
-    k = plan.loads[0].k
-    with tempfile.TemporaryDirectory(prefix="tollbar-bench-") as folder, server(Path(folder), slots=4) as running:
-        jobs.run(running.http, "oracle", 4)
-        say("statements")
-        with database.listened(running) as kinds:
-            jobs.run(running.http, "oracle", k)
+    say("statements")
+    with database.listened(running) as kinds:
+        jobs.run(running.http, "oracle", k)
     for name, kind in sorted(kinds.items(), key=lambda item: -item[1].count):
         if kind.count >= _WORTH_A_ROW * k:
             figures.add("database", "statements a Trial", "", kind.count / k, kind=name)
@@ -127,7 +130,6 @@ _PARTS: Final[dict[str, Callable[[Figures, Plan], None]]] = {
     "requests": _requests,
     "enqueue": _enqueue,
     "engine": _engine,
-    "statements": _statements,
 }
 _ALL_PARTS: Final = {**_PARTS, "peers": _peers}
 

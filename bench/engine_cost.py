@@ -26,6 +26,7 @@ from tollbar.engine.port import Work
 from tollbar.engine.queues import trials
 
 _QUEUE: Final = trials("bwrap")
+_PATIENCE_S: Final = 120.0
 _STEPS: Final = ("first", "second")
 
 
@@ -42,14 +43,17 @@ class EngineRun:
         return self.process_s + self.database_s
 
 
-def run(k: int, n: int) -> EngineRun:
-    """Runs `k` flows with claims as far ahead as for `n` slots, in a new process. Raises `CalledProcessError`."""
-    words = ["-m", "bench.engine_cost", "--k", str(k), "--n", str(n)]
+def run(k: int, n: int, rounds: int) -> list[EngineRun]:
+    """Runs rounds of `k` flows with claims as far ahead as for `n` slots, in a new process.
+
+    Raises `CalledProcessError`.
+    """
+    words = ["-m", "bench.engine_cost", "--k", str(k), "--n", str(n), "--rounds", str(rounds)]
     done = subprocess.run([sys.executable, *words], stdout=subprocess.PIPE, text=True, check=True, timeout=300)
-    return EngineRun(**json.loads(done.stdout))
+    return [EngineRun(**found) for found in json.loads(done.stdout)]
 
 
-async def _measure(folder: Path, k: int, n: int) -> EngineRun:
+async def _measure(folder: Path, k: int, n: int, rounds: int) -> list[EngineRun]:
     server = await EmbeddedServer.start(folder)
     await asyncio.to_thread(migrate, server.url)
     engine = DbosEngine(server.url, uuid.uuid4().hex, slots=n)
@@ -70,19 +74,21 @@ async def _measure(folder: Path, k: int, n: int) -> EngineRun:
     del bench
     database = open_database(server.url)
     await engine.start([_QUEUE])
+    found: list[EngineRun] = []
     try:
-        for count, kind in ((n, "warm"), (k, "work")):
+        for number, count in enumerate([n, *[k] * rounds]):
             before = machine.own_cpu_s(), _database_s(server)
             started = time.perf_counter()
             left["count"] = count
             empty.clear()
             async with database.transaction() as session:
-                await engine.enqueue(session, *(Work(f"{kind}:{i}", "bench", _QUEUE, (i,)) for i in range(count)))
-            async with asyncio.timeout(120):
+                works = (Work(f"bench:{number}:{i}", "bench", _QUEUE, (i,)) for i in range(count))
+                await engine.enqueue(session, *works)
+            async with asyncio.timeout(_PATIENCE_S):
                 await empty.wait()
-        return EngineRun(
-            time.perf_counter() - started, machine.own_cpu_s() - before[0], _database_s(server) - before[1]
-        )
+            wall_s = time.perf_counter() - started
+            found.append(EngineRun(wall_s, machine.own_cpu_s() - before[0], _database_s(server) - before[1]))
+        return found[1:]
     finally:
         await engine.stop()
         await database.close()
@@ -97,10 +103,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.engine_cost", description=__doc__)
     parser.add_argument("--k", type=int, default=200, help="flows")
     parser.add_argument("--n", type=int, default=4, help="slots")
+    parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tollbar-bench-") as folder:
-        found = asyncio.run(_measure(Path(folder), options.k, options.n))
-    sys.stdout.write(json.dumps(asdict(found)) + "\n")
+        found = asyncio.run(_measure(Path(folder), options.k, options.n, options.rounds))
+    sys.stdout.write(json.dumps([asdict(run) for run in found]) + "\n")
 
 
 if __name__ == "__main__":

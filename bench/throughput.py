@@ -15,6 +15,8 @@ from bench.server import Server, server
 
 _WARM_UP: Final = 4
 _SETTLE_S: Final = 2.0
+_MEMORY_AFTER: Final = 200
+"""Trials."""
 
 
 @dataclass(frozen=True)
@@ -30,40 +32,39 @@ class Load:
         return {"agent": self.agent, "k": self.k, "n": self.n, "task": self.shape}
 
 
-def round_of(figures: Figures, loads: Sequence[Load], *, backwards: bool) -> None:
-    """Takes one round of every load; each number of slots has a server of its own, started twice."""
-    for n in _ordered({load.n for load in loads}, backwards=backwards):
+def round_of(figures: Figures, loads: Sequence[Load], *, starts: int, backwards: bool) -> None:
+    """Takes one round of every load; each number of slots has a server of its own, started `starts` times."""
+    for n in sorted({load.n for load in loads}, reverse=backwards):
         with tempfile.TemporaryDirectory(prefix="tollbar-bench-") as folder:
-            _start_twice(figures, Path(folder), n, [load for load in loads if load.n == n], backwards=backwards)
+            for start in range(1, starts):
+                with server(Path(folder), slots=n) as running:
+                    _note_start(figures, running, start)
+            with server(Path(folder), slots=n) as running:
+                _note_start(figures, running, starts)
+                _take(figures, running, [load for load in loads if load.n == n], backwards=backwards)
 
 
-def _start_twice(figures: Figures, folder: Path, n: int, loads: Sequence[Load], *, backwards: bool) -> None:
-    with server(folder, slots=n) as running:
-        _note_start(figures, running, "first")
-    with server(folder, slots=n) as running:
-        _note_start(figures, running, "second")
-        _note_memory(figures, running, "at rest")
-        datasets = {shape: variants.publish(running, shape) for shape in sorted({load.shape for load in loads})}
-        for agent, shape in sorted({(load.agent, load.shape) for load in loads}):
-            jobs.run(running.http, agent, _WARM_UP, datasets[shape])
-        resting = machine.tree_cpu(running.pid)
-        idle = machine.idle_rate(_SETTLE_S)
-        used = machine.tree_cpu(running.pid) - resting
-        for part, seconds in (("server", used.server_s), ("database", used.database_s)):
-            figures.add("tollbar", "CPU at rest", "ms/s", seconds / _SETTLE_S * 1000, part=part)
-        trials = 0
-        for load in loads:
-            takes = [_run_tollbar(running, load, datasets[load.shape], idle)]
-            if load.shape == variants.PLAIN:
-                takes.append(_run_bare(load))
-            for take in reversed(takes) if backwards else takes:
-                take(figures)
-            trials += load.k
-        _note_memory(figures, running, f"after {trials} trials")
-
-
-def _ordered(numbers: set[int], *, backwards: bool) -> list[int]:
-    return sorted(numbers, reverse=backwards)
+def _take(figures: Figures, running: Server, loads: Sequence[Load], *, backwards: bool) -> None:
+    """Takes every load of one server that has just started."""
+    _note_memory(figures, running, "at rest")
+    datasets = {shape: variants.publish(running, shape) for shape in sorted({load.shape for load in loads})}
+    for agent, shape in sorted({(load.agent, load.shape) for load in loads}):
+        jobs.run(running.http, agent, _WARM_UP, datasets[shape])
+    resting = machine.tree_cpu(running.pid)
+    idle = machine.idle_rate(_SETTLE_S)
+    used = machine.tree_cpu(running.pid) - resting
+    for part, seconds in (("server", used.server_s), ("database", used.database_s)):
+        figures.add("tollbar", "CPU at rest", "ms/s", seconds / _SETTLE_S * 1000, part=part)
+    trials = 0
+    for load in loads:
+        takes = [_run_tollbar(running, load, datasets[load.shape], idle)]
+        if load.shape == variants.PLAIN:
+            takes.append(_run_bare(load))
+        for take in reversed(takes) if backwards else takes:
+            take(figures)
+        trials += load.k
+        if trials == _MEMORY_AFTER or load == loads[-1]:
+            _note_memory(figures, running, f"after {trials} trials")
 
 
 def _run_tollbar(running: Server, load: Load, dataset: str, idle: float) -> Callable[[Figures], None]:
@@ -100,7 +101,7 @@ def _run_bare(load: Load) -> Callable[[Figures], None]:
 
 
 def held_round(figures: Figures, load: Load) -> None:
-    """Takes one round of the bare sandboxes in their held form."""
+    """Takes one round of the bare sandboxes in their held form, which costs what a phase of several commands needs."""
     done = bare.run(load.agent, load.k, load.n, "held")
     _note(figures, "bare", load, done.wall_s, done.cpu_s, "held")
 
@@ -110,7 +111,7 @@ def _note(figures: Figures, system: str, load: Load, wall_s: float, cpu_s: float
     figures.add(system, "CPU a trial", "ms", cpu_s / load.k * 1000, **load.labels(), form=form)
 
 
-def _note_start(figures: Figures, running: Server, start: str) -> None:
+def _note_start(figures: Figures, running: Server, start: int) -> None:
     figures.add("tollbar", "start to ready", "s", running.ready_s, start=start)
     figures.add("tollbar", "start to ready, CPU", "s", running.ready_cpu_s, start=start)
 

@@ -114,6 +114,7 @@ def test_a_list_goes_on_after_a_cursor_and_all_follows_it(tollbar: Callable[...,
     assert tollbar("jobs", "list", "--all", "--limit", "3").code == 2
 
 
+@pytest.mark.requirement("G-EVAL-18.9")
 def test_a_score_never_stands_without_interval_and_coverage(tollbar: Callable[..., Ended], signed_in: StandIn) -> None:
     signed_in.on("GET /v1/job", examples.page(examples.job(simulated=True)))
     assert "0.75 [0, 1] SIMULATED\t5/12" in tollbar("jobs", "list").out

@@ -44,6 +44,7 @@ async def test_an_empty_list_says_what_a_job_is_and_how_to_start_one(browser):
     assert "tollbar jobs submit demo/mini@1 --max-cost 0.05 --watch" in text
 
 
+@pytest.mark.requirement("G-EVAL-18.9")
 async def test_the_list_shows_state_score_coverage_money_and_age(world, browser):
     made = await sample(world)
     page = (await browser.get("/jobs")).text

@@ -62,9 +62,9 @@ G-ENG-17.postgres_restart engine.md#17 open #3
   A restart of PostgreSQL during recovery and claims loses nothing.
 G-ENG-17.cut_off engine.md#17 open #3
   A worker that is cut off kills its sandboxes before others can start the same Trial.
-G-ENG-17.pump engine.md#17 open #3
+G-ENG-17.pump engine.md#17 closed
   Limits hold, the urgent Job is first, small Jobs are not starved, each Trial runs once.
-G-ENG-17.pump_killed engine.md#17 open #2
+G-ENG-17.pump_killed engine.md#17 closed
   A pump that is killed in its transaction loses no Trial and admits none without its row.
 G-ENG-17.emptied engine.md#17 closed
   With the engine's tables emptied while stopped, every Job still ends.

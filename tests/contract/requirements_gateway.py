@@ -65,7 +65,7 @@ G-GW-GL31 gateway-and-ledger.md#15.GL31 open #4
   A Trial's cap ends only its Trial; a project-day cap ends the Job and says so.
 G-GW-GL32 gateway-and-ledger.md#15.GL32 open #4
   An unpriced model under a cap starts no Trial; without a cap it runs and says that calls are unpriced.
-G-GW-GL33 gateway-and-ledger.md#15.GL33 open #2
+G-GW-GL33 gateway-and-ledger.md#15.GL33 closed
   Sandbox leases are charged by the second, renewed, stop at the cap, and a crash charges one slice.
 G-GW-GL34 gateway-and-ledger.md#15.GL34 open #4
   An overrun is recorded, the budget stops, the constraint stays intact.

@@ -87,8 +87,10 @@ def test_a_stopped_job_ends_soon_and_nothing_of_it_runs_on(server: Running) -> N
 
 
 def test_a_killed_server_loses_nothing_records_nothing_twice_and_leaves_no_process(fresh: Running) -> None:
-    # A uid of its own, so that nobody else's sandboxes on this machine count.
-    fresh.environment[OWN_UID] = "64321"
+    # A uid of its own, so that nobody else's sandboxes on this machine count, a second run of these tests included.
+    fresh.environment[OWN_UID] = str(40_000 + os.getpid() % 20_000)
+    # Sixteen slots claim 48 Trials: so many are in flight when the server dies.
+    fresh.environment["TOLLBAR_SLOTS"] = "16"
     fresh.start()
     metered = submit(fresh, attempts=20, runner="envhub/metered@main", max_cost_usd=100, request_id="crash")
     with fresh.http() as http:

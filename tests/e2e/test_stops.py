@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -138,31 +137,3 @@ def test_sigterm_four_times_in_a_row_loses_nothing_and_the_last_start_finishes(f
     trials = results(fresh, job_id)
     assert {trial["reason"] for trial in trials} == {None}, "a hand-back is no loss"
     assert max(trial["try_no"] for trial in trials) == 5
-
-
-@pytest.mark.requirement("G-HTTP-16.7")
-@pytest.mark.timeout(300)
-def test_of_a_stop_and_the_last_trials_end_one_wins_in_each_of_a_hundred_races(server: Running, tmp_path: Path) -> None:
-    """Each Job has one Trial; stops come between its start and its end, from before the agent to after the reward."""
-    write_task(tmp_path / "set", "quick", {"tests/test.sh": f"{SHELL}echo 1 > /logs/verifier/reward.txt\nsleep 0.1\n"})
-    dataset = pushed(server, tmp_path / "set", "bad/races")
-
-    def race(number: int) -> dict[str, Any]:
-        job_id = submit(server, dataset=dataset)
-        while not (job := status_of(server, job_id))["final"] and job["trial_counts"]["pending"]:
-            time.sleep(0.01)
-        time.sleep(number % 25 * 0.03)
-        with server.http() as http:
-            assert http.post(f"/v1/job/{job_id}/stop").status_code == 200
-        return server.finished(job_id)
-
-    with ThreadPoolExecutor(5) as pool:
-        ends = list(pool.map(race, range(100)))
-    for job in ends:
-        counts = {state: count for state, count in job["trial_counts"].items() if count}
-        if job["status"] == "completed":
-            assert (counts, job["score"]) == ({"total": 1, "succeeded": 1, "scored": 1}, 1.0)
-        else:
-            assert job["status"] == "cancelled"
-            assert counts in ({"total": 1, "cancelled": 1}, {"total": 1, "succeeded": 1, "scored": 1})
-    assert {job["status"] for job in ends} == {"completed", "cancelled"}, "both have won"

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 import structlog
 from sqlalchemy.engine import make_url
-from tests.jobs.world import SHARED, SteppedClock, World, world_of
+from tests.jobs.world import SHARED, PatientClock, SteppedClock, World, world_of
 
 from tollbar.access import service as access
 from tollbar.access.principal import Principal
@@ -89,6 +89,13 @@ async def stepped(database: Database, seeded: Seeded, tmp_path: Path) -> World:
     """The same with a clock that the test moves."""
     shutil.copytree(seeded.blobs, tmp_path / "blobs")
     return world_of(database, local_blobs(tmp_path / "blobs"), seeded.actor, tmp_path, SteppedClock())
+
+
+@pytest.fixture
+async def patient(database: Database, seeded: Seeded, tmp_path: Path) -> World:
+    """The same with a clock on which short pauses pass at once, and leases are never renewed."""
+    shutil.copytree(seeded.blobs, tmp_path / "blobs")
+    return world_of(database, local_blobs(tmp_path / "blobs"), seeded.actor, tmp_path, PatientClock())
 
 
 def _named(url: str, database: str) -> str:

@@ -40,6 +40,7 @@ async def ends(world: World, job_id: str, count: int) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.requirement("G-ENG-17.pump_killed")
 async def test_what_fits_is_admitted_and_enqueued_in_one_transaction(world: World) -> None:
     job_id = await expanded(world)
     world.capacity = 7
@@ -60,6 +61,7 @@ async def test_first_attempts_of_all_tasks_go_first(world: World) -> None:
     assert [tuple(row) for row in rows] == [("one", 1), ("two", 1), ("one", 2)]
 
 
+@pytest.mark.requirement("G-ENG-17.pump")
 async def test_a_job_never_runs_more_than_its_limit(world: World) -> None:
     narrow = replace(world, context=replace(world.context, max_running=5))
     job_id = await expanded(narrow)
@@ -70,6 +72,7 @@ async def test_a_job_never_runs_more_than_its_limit(world: World) -> None:
     assert (await admitted(world))[job_id] == 5
 
 
+@pytest.mark.requirement("G-ENG-17.pump")
 async def test_a_project_never_runs_more_than_its_limit(world: World) -> None:
     for _ in range(3):
         await expanded(world, attempts=10)
@@ -80,6 +83,7 @@ async def test_a_project_never_runs_more_than_its_limit(world: World) -> None:
     assert max((await admitted(world)).values()) == 4
 
 
+@pytest.mark.requirement("G-ENG-17.pump")
 async def test_a_small_job_beside_one_of_five_hundred_gets_its_share_at_once(world: World) -> None:
     wide = replace(world, context=replace(world.context, max_running=500))
     await world.publish("team/five", tasks=("a", "b", "c", "d", "e"))
@@ -101,6 +105,7 @@ async def test_jobs_take_turns(world: World) -> None:
     assert dict(await admitted(world)) == dict.fromkeys(jobs, 5)
 
 
+@pytest.mark.requirement("G-ENG-17.pump")
 async def test_a_larger_priority_goes_first(world: World) -> None:
     usual, urgent, patient = [await expanded(world, attempts=10, priority=rank) for rank in (0, 100, -100)]
     world.capacity = 25
@@ -126,6 +131,7 @@ async def test_what_stops_or_runs_takes_room(world: World) -> None:
     assert await world.pump.run_once() == 1
 
 
+@pytest.mark.requirement("G-ENG-17.pump")
 async def test_two_pumps_at_once_admit_each_trial_once_and_never_above_the_capacity(world: World) -> None:
     jobs = [await expanded(world, attempts=20) for _ in range(3)]
     world.capacity = 16
@@ -149,6 +155,7 @@ async def test_a_capacity_of_nothing_admits_nothing(world: World) -> None:
     assert await world.pump.run_once() == 0
 
 
+@pytest.mark.requirement("G-ENG-17.pump_killed")
 async def test_an_engine_that_fails_leaves_every_trial_waiting(world: World) -> None:
     await expanded(world, attempts=2)
     await world.rows("ALTER TABLE work RENAME TO away")

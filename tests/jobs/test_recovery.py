@@ -52,6 +52,7 @@ def stuck(started: asyncio.Event) -> Any:
     return behave
 
 
+@pytest.mark.requirement("G-GW-GL33", "G-SBX-14.accounting_lost", "G-EVAL-18.20")
 async def test_a_lost_try_goes_to_the_next_one_and_its_money_is_written_off(stepped: World) -> None:
     world, started = stepped, asyncio.Event()
     world.provider.agent = [stuck(started)]
@@ -73,6 +74,7 @@ async def test_a_lost_try_goes_to_the_next_one_and_its_money_is_written_off(step
     assert trial["cost"]["total_usd"] == (await world.job(job_id))["budget"]["spent_usd"]
 
 
+@pytest.mark.requirement("G-EVAL-18.19")
 async def test_a_sealed_trial_of_separate_mode_is_never_run_again(world: World) -> None:
     job_id, trial_id = await admitted(world)
     assert await agent_phase.run(world.tools, trial_id, 1) == "sealed"
@@ -227,6 +229,7 @@ async def test_a_job_that_was_never_expanded_is_expanded_when_nobody_drives_it(w
     assert await world.value("SELECT count(*) FROM trial") == (0 if driven else 2)
 
 
+@pytest.mark.requirement("G-ENG-17.emptied")
 async def test_an_emptied_engine_still_lets_every_job_end(world: World) -> None:
     waiting = await world.submit(attempts=2)
     running, _ = await admitted(world)

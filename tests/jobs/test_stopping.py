@@ -60,6 +60,7 @@ async def shuffled(*work: Awaitable[Any]) -> None:
     await asyncio.gather(*map(late, order))
 
 
+@pytest.mark.requirement("G-HTTP-16.7")
 @pytest.mark.parametrize("last", [scores, fails])
 async def test_a_stop_against_the_last_trial_fifty_times(world: World, last: Any) -> None:
     found: Counter[str] = Counter()

@@ -6,7 +6,6 @@ once, with a reward where nothing was lost for good; the money is in order; noth
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -19,8 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from tests.jobs.checks import all_has_ended
 from tests.jobs.conftest import Seeded
 from tests.jobs.standin import WORK
-from tests.jobs.world import METERED, ONE, SHARED_ONE, World, world_of
-from tests.support import ManualClock
+from tests.jobs.world import METERED, ONE, SHARED_ONE, PatientClock, World, world_of
 
 from tollbar.artifacts.blobs import local_blobs
 from tollbar.db.session import Database
@@ -29,15 +27,6 @@ from tollbar.jobs import flows
 POINTS = 21
 """Points of one test; a Trial has about 40, so two tests meet them all."""
 Fault = Callable[["Wire", str, str], Awaitable[None]]
-
-
-class PatientClock(ManualClock):
-    """Pauses between tries pass at once; whoever waits for a renewal of a lease waits for ever."""
-
-    async def sleep(self, delay_s: float) -> None:
-        if delay_s > 12:
-            await asyncio.Event().wait()
-        await super().sleep(delay_s)
 
 
 @dataclass

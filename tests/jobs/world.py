@@ -96,6 +96,15 @@ class SteppedClock:
                 waiting.set_result(None)
 
 
+class PatientClock(ManualClock):
+    """Short pauses pass at once; whoever waits for a renewal of a lease waits for ever."""
+
+    async def sleep(self, delay_s: float) -> None:
+        if delay_s > 12:
+            await asyncio.Event().wait()
+        await super().sleep(delay_s)
+
+
 @dataclass
 class World:
     """What tests of Jobs use."""

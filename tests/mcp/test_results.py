@@ -67,6 +67,7 @@ async def test_a_job_reads_over_mcp_as_over_http(app, world, call):
     )
 
 
+@pytest.mark.requirement("G-EVAL-18.9")
 async def test_scores_come_with_coverage_interval_and_what_is_missing(app, world, call):
     job_id = await submitted(world, app)
     job = await call("envloop_job_status", job_id=job_id)

@@ -201,7 +201,7 @@ class Host:
             await asyncio.sleep(0.02)
         return found
 
-    async def gone(self, mark: str, within_s: float = 2.0) -> None:
+    async def gone(self, mark: str, within_s: float = 5.0) -> None:
         """Returns when no process with `mark` lives; fails when one stays."""
         await self.until(lambda: not self.living(mark), within_s)
 

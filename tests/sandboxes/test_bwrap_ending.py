@@ -250,6 +250,7 @@ async def test_a_killed_worker_leaves_no_process_and_another_one_removes_the_fol
     assert host.cgroups(trial) == []
 
 
+@pytest.mark.requirement("G-SBX-14.worker_killed")
 @pytest.mark.parametrize("delay_s", [0.0, 0.001, 0.002, 0.003, 0.005, 0.008])
 async def test_a_worker_killed_while_a_command_starts_leaves_no_process(
     provider, shared_folder, host, clock_now, sandbox_form, delay_s

@@ -107,6 +107,7 @@ async def test_a_fork_bomb_that_runs_out_of_time_is_gone_and_the_next_command_wo
     assert (await box.sh("sh -c 'echo next'")).stdout_tail == b"next\n", "forks succeed again"
 
 
+@pytest.mark.requirement("G-SBX-14.cgroup_leaf")
 async def test_every_process_of_every_command_is_below_the_leaf_run_and_process_1_is_not(kernel, box, host):
     mark = host.marker()
     [leaf] = [Leaf(path) for path in map(Path, host.cgroups(box.sandbox.handle.name)) if path.name == "run"]
@@ -120,6 +121,7 @@ async def test_every_process_of_every_command_is_below_the_leaf_run_and_process_
     await asyncio.gather(running, return_exceptions=True)
 
 
+@pytest.mark.requirement("G-SBX-14.cgroup_leaf")
 async def test_a_command_that_cannot_join_its_group_never_runs(kernel, box, host, monkeypatch):
     def refuse(leaf, pid):
         raise OSError(16, "Device or resource busy")
@@ -132,6 +134,7 @@ async def test_a_command_that_cannot_join_its_group_never_runs(kernel, box, host
     assert not (box.upper / "ran").exists()
 
 
+@pytest.mark.requirement("G-SBX-14.early")
 async def test_there_is_no_sandbox_to_enter_before_its_own_shell_was_up(provider, make_spec, host):
     def fill(folder):
         shell = folder / "opt/tollbar/bin/sh"

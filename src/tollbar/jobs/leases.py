@@ -144,6 +144,8 @@ class Meter:
     async def _follow(self, current: _Slice, deadline: float) -> CapReached | None:
         """Reserves the slice after the current one; a database that is away for a moment costs nobody a Trial."""
         while True:
+            for unsure in [part for part in self._slices if math.isinf(part.start)]:
+                await self._end(unsure, current.end)
             try:
                 decision, lease = await self._ask(SLICE_S, current.end)
             except SQLAlchemyError as error:

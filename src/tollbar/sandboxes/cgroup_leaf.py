@@ -36,7 +36,7 @@ class Leaf:
         self.folder.mkdir(exist_ok=True)
 
     def sweep(self) -> None:
-        """Removes the leaves directly below this one that no process is in."""
+        """Removes the leaves directly below this one that no process is in; nobody may be about to join one."""
         for leaf in self.folder.iterdir():
             if leaf.is_dir():
                 with contextlib.suppress(OSError):

@@ -123,10 +123,11 @@ class HeldSandbox(BwrapSandbox):
         run = None if group is None else group.leaf(RUN_LEAF)
         if ran.end is End.WATCH:
             await self._end_tenants(holder, run)
-        if run is not None:
-            run.sweep()
-        if self._spent and len(self._running) == 1:
-            await self._unmount()
+        if len(self._running) == 1:
+            if run is not None:
+                run.sweep()
+            if self._spent:
+                await self._unmount()
 
     async def _is_still(self) -> bool:
         holder, group = self._holder, self._setting.group
