@@ -46,7 +46,7 @@ def _code(name: str) -> str:
 def test_every_command_that_is_named_exists(name: str) -> None:
     verbs = {noun.name: set(noun.verbs) for noun in NOUNS}
     alone = _APP_COMMANDS | {command.name for command in COMMANDS}
-    named = re.findall(r"^(?:.*bin/)?tollbar ([a-z]+)(?: ([a-z-]+))?", _code(name), flags=re.MULTILINE)
+    named = re.findall(r"^(?:.*bin/)?tollbar ([a-z-]+)(?: ([a-z-]+))?", _code(name), flags=re.MULTILINE)
     assert [f"{noun} {verb}" for noun, verb in named if noun not in alone and verb not in verbs.get(noun, ())] == []
 
 
