@@ -36,7 +36,7 @@ G-ENG-17.trials engine.md#17 open #3
   SIGKILL of one of two workers with Trials in every phase: each ends once, sealed ones run no second agent.
 G-ENG-17.only_worker engine.md#17 closed
   SIGKILL of the only worker and a restart: the same.
-G-ENG-17.zombie engine.md#17 open #3
+G-ENG-17.zombie engine.md#17 closed
   A worker that was stopped and continues after its work was taken over writes nothing and ends.
 G-ENG-17.reapers engine.md#17 open #3
   Two reapers, a killed one and a stopped one do nothing twice and lose nothing.

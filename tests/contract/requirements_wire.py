@@ -23,7 +23,7 @@ G-HTTP-16.10 envloop-http.md#16.10 open #3
   Following the logs of a running Job shows every record once through a 503 and a restart.
 G-HTTP-16.11 envloop-http.md#16.11 open #5
   All thirteen tools work through a real client, and a cap that is absent or out of range writes nothing.
-G-HTTP-16.12 envloop-http.md#16.12 open #5
+G-HTTP-16.12 envloop-http.md#16.12 closed
   What lies outside the seeds answers as listed.
 G-HTTP-16.13 envloop-http.md#16.13 closed
   Codes and reasons of the documentation and of the code are the same lists.

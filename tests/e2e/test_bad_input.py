@@ -59,6 +59,15 @@ def test_a_submission_that_is_refused_names_its_code_and_writes_nothing(
         assert http.get("/v1/job").json()["items"] == before
 
 
+@pytest.mark.requirement("G-HTTP-16.12")
+@pytest.mark.parametrize("kind", ["train", "inference", "sandbox"])
+def test_jobs_and_trials_of_kinds_that_are_not_offered_are_an_empty_page(server: Running, kind: str) -> None:
+    with server.http() as http:
+        for path in ("/v1/job", "/v1/trials", "/api/v1/job", "/api/v1/trials"):
+            answer = http.get(path, params={"type": kind})
+            assert (answer.status_code, answer.json()) == (200, {"items": [], "next_cursor": None})
+
+
 def test_a_wrong_manifest_hash_is_a_conflict(server: Running) -> None:
     ref = {"kind": "dataset", "name": "demo/mini", "version": "1", "manifest_sha256": "0" * 64}
     status, error = submit(server, {"dataset_ref": ref, "max_cost_usd": 1})

@@ -106,6 +106,7 @@ async def test_a_worker_that_leaves_hands_back_at_once_and_nothing_counts_as_los
     await becomes(database, "first", "gone")
 
 
+@pytest.mark.requirement("G-ENG-17.zombie")
 async def test_a_frozen_worker_kills_its_sandboxes_and_ends_with_70_when_it_wakes(
     database: Database, client: DbosEngine, spawn: Callable[..., Any]
 ) -> None:

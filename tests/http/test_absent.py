@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.http.conftest import code_of
 
 
+@pytest.mark.requirement("G-HTTP-16.12")
 async def test_lists_of_what_is_not_offered_are_empty(ask):
     for path in ("/job/checkpoints", "/job/training-models", "/serving/profiles", "/adapters", "/endpoints"):
         for prefix in ("/v1", "/api/v1"):
@@ -12,6 +14,7 @@ async def test_lists_of_what_is_not_offered_are_empty(ask):
             assert (answer.status_code, answer.json()) == (200, {"items": [], "next_cursor": None})
 
 
+@pytest.mark.requirement("G-HTTP-16.12")
 async def test_single_things_that_are_not_offered_are_404s_of_their_kind(ask):
     for method, path, code in (
         ("GET", "/job/checkpoints/download", "CHECKPOINT_NOT_FOUND"),
@@ -31,6 +34,7 @@ async def test_single_things_that_are_not_offered_are_404s_of_their_kind(ask):
         assert (answer.status_code, code_of(answer)) == (404, code)
 
 
+@pytest.mark.requirement("G-HTTP-16.12")
 async def test_nothing_can_be_written_there(ask):
     for path in ("/serving/profiles", "/adapters", "/endpoints"):
         for method, end in (("POST", ""), ("PUT", "/x"), ("PATCH", "/x"), ("DELETE", "/x"), ("POST", "/x/stop")):
@@ -38,6 +42,7 @@ async def test_nothing_can_be_written_there(ask):
             assert (answer.status_code, code_of(answer)) == (422, "UNSUPPORTED_CAPABILITY")
 
 
+@pytest.mark.requirement("G-HTTP-16.12")
 async def test_submissions_of_other_types_are_refused(ask):
     for kind in ("train", "inference", "sandbox"):
         answer = await ask("POST", "/v1/job", json={"type": kind})

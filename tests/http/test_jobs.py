@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from tests.http.conftest import DATASET, code_of
 
 SHOWN = {
@@ -75,6 +76,7 @@ async def test_jobs_are_listed_newest_first_in_pages_with_what_clients_show(worl
         assert [item["job_id"] for item in tagged] == [ids[3], ids[1]]
 
 
+@pytest.mark.requirement("G-HTTP-16.12")
 async def test_filters_know_the_words_of_the_dialect(world):
     await world.submit()
     async with world.client() as client:

@@ -170,7 +170,7 @@ async def test_a_shutdown_at_any_point_is_handed_back_and_counts_against_nobody(
     await judge(world, wire, job_id)
 
 
-@pytest.mark.requirement("G-EVAL-18.14", "G-EVAL-18.19")
+@pytest.mark.requirement("G-EVAL-18.14", "G-EVAL-18.19", "G-ENG-17.zombie")
 @pytest.mark.parametrize(("source", "first"), SEPARATE + SHARED)
 async def test_a_zombie_at_any_point_writes_nothing_that_counts(
     database: Database, seeded: Seeded, tmp_path: Path, source: dict[str, str], first: int
