@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -67,6 +67,7 @@ class _Verdict:
     outcome: Graded | Unscored
     exit_code: int | None = None
     items: list[NewArtifact] = field(default_factory=list[NewArtifact])
+    substitutions: tuple[Mapping[str, Any], ...] = ()
 
 
 async def run(tools: TrialTools, trial_id: str, try_no: int) -> Outcome:
@@ -154,7 +155,8 @@ async def _judge(
     with _stage("download"):
         script = await sandbox.read_file(TEST_SCRIPT, 1)
     if script is None:
-        return _Verdict(Unscored(Reason.VERIFIER_FAILED, "script", f"There is no {TEST_SCRIPT}."))
+        missing = Unscored(Reason.VERIFIER_FAILED, "script", f"There is no {TEST_SCRIPT}.")
+        return _Verdict(missing, substitutions=environment.substitutions)
     env = phase.variables_of(case.found, case.local.task.verifier_env())
     timeout_s = case.local.task.verifier_timeout_s()
     with _stage("start"):
@@ -165,7 +167,7 @@ async def _judge(
         outcome = await _read(case, sandbox, result)
         left = await sandbox.seal([evidence.VERIFIER_LOGS], tools.seal_limits, tools.blobs.put_fd)
         items = await evidence.with_log(tools.blobs, evidence.verifier_artifacts(left), LOG_NAME, log)
-    return _Verdict(outcome, result.exit_code, items)
+    return _Verdict(outcome, result.exit_code, items, environment.substitutions)
 
 
 class _VerifierFault(Exception):
@@ -319,6 +321,8 @@ def _ending(case: _Case, verdict: _Verdict, run_no: int, timings: dict[str, floa
         },
         "timings": {**trial.timings, **timings},
         "sandbox_forms": {**trial.sandbox_forms, "verifier": Form.ONE_SHOT.value},
+        "substitutions": trial.substitutions
+        + [dict(made) for made in verdict.substitutions if made not in trial.substitutions],
     }
     if isinstance(outcome, Unscored):
         return endings.unscored(Failure(Reason(outcome.reason), outcome.detail, outcome.message), **values)

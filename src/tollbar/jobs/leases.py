@@ -58,7 +58,8 @@ class _Slice:
         return self.start + self.lease.seconds
 
     def used_s(self, now: float) -> int:
-        return 0 if now <= self.start else min(self.lease.seconds, math.ceil(now - self.start))
+        """Returns the seconds begun; what floats leave behind the sixth place is no second."""
+        return 0 if now <= self.start else min(self.lease.seconds, math.ceil(round(now - self.start, 6)))
 
 
 @dataclass
