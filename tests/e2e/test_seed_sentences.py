@@ -42,7 +42,7 @@ async def submitted(server: Running, request_id: str, **more: Any) -> dict[str, 
 
 async def followed(server: Running, job_id: str) -> list[dict[str, Any]]:
     """Polls the status tool as the server asks, and returns every answer up to the final one."""
-    seen, deadline = [], time.monotonic() + 60
+    seen, deadline = [], time.monotonic() + 110
     while True:
         seen.append(await call(server, "envloop_job_status", job_id=job_id))
         if seen[-1]["final"]:
