@@ -137,8 +137,8 @@ async def versions(database: Database, actor: Principal, *numbers: int, archived
             await session.execute(
                 text(
                     "INSERT INTO profile_version"
-                    " (project_id, name, version, seq, spec, sha256, created_at, archived_at) VALUES (:p, 'tollbar/nop', :v, :n, '{\"agent\": \"nop\"}', 'x', now(),"
-                    " CASE WHEN :a THEN now() END)"
+                    " (project_id, name, version, seq, spec, sha256, created_at, archived_at) VALUES"
+                    " (:p, 'tollbar/nop', :v, :n, '{\"agent\": \"nop\"}', 'x', now(), CASE WHEN :a THEN now() END)"
                 ),
                 {"p": actor.project_id, "v": str(number), "n": number, "a": number == archived},
             )
