@@ -87,7 +87,7 @@ G-SBX-14.refusals sandbox.md#14 closed
   Each capability that a backend lacks is refused with reason and key, and nothing was started.
 G-SBX-14.substitution_refused sandbox.md#14 closed
   A substitution of the base image without permission is refused.
-G-SBX-14.substitution_recorded sandbox.md#14 open #2 the substitution of a verifier's own image is not recorded
+G-SBX-14.substitution_recorded sandbox.md#14 closed
   A permitted substitution of the base image stands on the Trial.
 G-SBX-14.compose_keys sandbox.md#14 open #4
   Each forbidden key of a compose file is refused by name, and the written file has the forced keys.

@@ -15,7 +15,7 @@ _REGISTRIES: Final = re.compile(
     re.IGNORECASE,
 )
 """Registries of packages; the name of an image may carry its own."""
-_HOMES: Final = re.compile(r"(?<![\w.])(?:/home/[a-z]\w*|/Users/\w+|/root/\.|/work/(?:main|shared|\.library))")
+_HOMES: Final = re.compile(r"(?<![\w.])(?:/home/[a-z]\w*|/Users/\w+|/root/\.)")
 _MAKERS: Final = re.compile(
     r"co-authored[ -]by|(?:generated|written|created)[ ](?:by|with)[ ](?:an?[ ])?(?:AI|LLM|claude|copilot|gpt)\b"
     r"|\bAI[ -](?:assistant|generated|session)|\bas[ ]an[ ]AI\b|\b(?:coding|helper)[ ]session"

@@ -137,6 +137,7 @@ def test_as_they_are_and_without_leave_to_substitute_their_images_they_are_refus
             assert (trial["sandbox_forms"], trial["agent_outcome"]) == ({}, None)
 
 
+@pytest.mark.requirement("G-SBX-14.substitution_recorded")
 def test_every_substitution_of_a_base_stands_on_the_trial(solved: Ended) -> None:
     for name, trial in solved.trials.items():
         folders = (EXAMPLES / name / "environment", EXAMPLES / name / "tests")
