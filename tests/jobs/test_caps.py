@@ -35,21 +35,35 @@ def cost(trials: list[dict[str, Any]]) -> Decimal:
 @pytest.mark.parametrize("source", [ONE, SHARED_ONE])
 async def test_a_job_that_meets_its_cap_keeps_what_was_scored(patient: World, source: dict[str, str]) -> None:
     world = patient
+    for _ in range(3):
+        await world.tools.slots.acquire()  # one Trial after the other
     world.provider.agent = [takes(world, 1, solves)]
     world.provider.verifier = [takes(world, 1, judges)]
-    job = await world.run(dataset=source, attempts=15, runner=METERED, max_cost_usd="0.8")
+    job = await world.run(dataset=source, attempts=7, runner=METERED, max_cost_usd="0.5")
     assert (job["status"], job["phase"], job["final"]) == ("cancelled", "done", True)
     assert (job["error"]["code"], job["error"]["scope"]) == ("BUDGET_EXCEEDED", "job")
-    assert "0.8 USD" in job["error"]["message"]
-    assert 0 < job["n_scored"] < 15
-    assert job["score"] == 1.0
-    assert job["trial_counts"]["succeeded"] + job["trial_counts"]["cancelled"] == 15
+    assert "0.5 USD" in job["error"]["message"]
+    # A Trial costs 0.024 and needs 0.42 to begin, so four of them fit.
+    assert (job["n_scored"], job["trial_counts"]["cancelled"], job["score"]) == (4, 3, 1.0)
     trials = (await world.result(job["job_id"]))["trials"]["items"]
     assert {trial["reason"] for trial in trials if trial["status"] == "cancelled"} == {"BUDGET_EXCEEDED"}
-    assert job["budget"]["state"] == "exceeded"
-    assert cost(trials) == Decimal(job["budget"]["spent_usd"]) <= Decimal("0.8")
+    assert (job["budget"]["state"], job["budget"]["spent_usd"]) == ("exceeded", "0.096")
+    assert cost(trials) == Decimal("0.096")
     parts = [Decimal(job["cost"][name]) for name in ("model_usd", "sandbox_usd", "verifier_usd", "total_usd")]
-    assert sum(parts[:3]) == parts[3] == Decimal(job["budget"]["spent_usd"])
+    assert parts == [Decimal(0), Decimal("0.048"), Decimal("0.048"), Decimal("0.096")]
+    await all_has_ended(world)
+
+
+async def test_a_cap_that_several_trials_meet_side_by_side_holds(patient: World) -> None:
+    world = patient
+    world.provider.agent = [takes(world, 3, solves)]
+    world.provider.verifier = [takes(world, 3, judges)]
+    job = await world.run(dataset=ONE, attempts=8, runner=METERED, max_cost_usd="0.6")
+    trials = (await world.result(job["job_id"]))["trials"]["items"]
+    assert (job["status"], job["error"]["code"]) == ("cancelled", "BUDGET_EXCEEDED")
+    assert {trial["reason"] for trial in trials if trial["status"] == "cancelled"} == {"BUDGET_EXCEEDED"}
+    assert cost(trials) == Decimal(job["budget"]["spent_usd"]) <= Decimal("0.6")
+    assert job["n_scored"] == sum(trial["reward"] is not None for trial in trials)
     await all_has_ended(world)
 
 

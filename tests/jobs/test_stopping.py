@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.jobs.checks import all_has_ended, money_is_in_order, sums_equal_a_recount
 from tests.jobs.world import METERED, ONE, World
+from tests.support import eventually
 
 from tollbar.budget import service as budget
 from tollbar.budget.schemas import Lease, Purpose
@@ -19,6 +20,7 @@ from tollbar.jobs.endings import Ending
 from tollbar.jobs.retries import Failure
 from tollbar.jobs.service import JobNotFound
 from tollbar.jobs.states import Reason, TrialState
+from tollbar.kit.ids import new_id
 
 
 async def verifying(world: World, attempts: int = 1, **members: Any) -> tuple[str, list[str]]:
@@ -27,6 +29,28 @@ async def verifying(world: World, attempts: int = 1, **members: Any) -> tuple[st
     await world.engine.run(f"job:{job['job_id']}")
     rows = await world.rows("UPDATE trial SET state = 'verifying' WHERE job_id = :j RETURNING id", j=job["job_id"])
     return job["job_id"], [row.id for row in rows]
+
+
+async def copies(world: World, count: int) -> list[tuple[str, str]]:
+    """Returns so many Jobs of one Trial, all being verified; they are copied, because submitting each takes long."""
+    first, _ = await verifying(world)
+    pairs = [(new_id("job"), new_id("trial")) for _ in range(count)]
+    values = {"first": first, "jobs": [job for job, _ in pairs], "trials": [trial for _, trial in pairs]}
+    new = "unnest(CAST(:jobs AS text[]), CAST(:trials AS text[])) AS new(job, trial)"
+    for table, owner, changes in (
+        ("budget", "id = (SELECT budget_id FROM job WHERE id = :first)", "'id', new.job, 'subject', new.job"),
+        ("job", "id = :first", "'id', new.job, 'budget_id', new.job"),
+        ("job_task", "job_id = :first", "'job_id', new.job"),
+        ("trial", "job_id = :first", "'id', new.trial, 'job_id', new.job"),
+    ):
+        await world.rows(
+            f"INSERT INTO {table} SELECT made.* FROM {table} AS old, {new},"
+            f" jsonb_populate_record(old, jsonb_build_object({changes})) AS made WHERE old.{owner}",
+            **{name: value for name, value in values.items() if f":{name}" in new + owner},
+        )
+    await world.stop(first)
+    await flows.leave(world.tools, await world.value("SELECT id FROM trial WHERE job_id = :j", j=first), 1)
+    return pairs
 
 
 async def scores(world: World, job_id: str, trial_id: str, reward: float = 1.0) -> bool:
@@ -64,8 +88,7 @@ async def shuffled(*work: Awaitable[Any]) -> None:
 @pytest.mark.parametrize("last", [scores, fails])
 async def test_a_stop_against_the_last_trial_fifty_times(world: World, last: Any) -> None:
     found: Counter[str] = Counter()
-    for _ in range(50):
-        job_id, (trial_id,) = await verifying(world)
+    for job_id, trial_id in await copies(world, 50):
         await shuffled(world.stop(job_id), last(world, job_id, trial_id))
         job = await world.job(job_id)
         counts = job["trial_counts"]
@@ -184,3 +207,43 @@ async def test_ends_and_losses_of_one_job_at_once_do_not_wait_for_each_other_for
         assert (await world.job(job_id))["budget"]["spent_usd"] == "0.183"
         await world.stop(job_id)
     await money_is_in_order(world)
+
+
+async def test_a_trial_that_pauses_before_its_next_try_is_stopped_at_once(stepped: World) -> None:
+    world = stepped
+    world.provider.faults["create:agent"] = [RuntimeError("a bug")]
+    job = await world.submit(dataset=ONE, runner=METERED, max_cost_usd=5)
+    await world.expand(job["job_id"])
+    task = world.engine.start(f"trial:{await world.value('SELECT id FROM trial')}:1")
+
+    async def pauses() -> bool:
+        return any(1.6 <= moment <= 2.4 for moment in world.clock.due())
+
+    await eventually(pauses, within_s=4)
+    assert (await world.job(job["job_id"]))["trial_counts"]["starting"] == 1
+    await world.stop(job["job_id"])
+    await flows.end_running(world.tools, job["job_id"])
+    await asyncio.wait_for(task, 4)
+    assert (await world.job(job["job_id"]))["status"] == "cancelled"
+    await world.engine.run()
+    await all_has_ended(world)
+
+
+async def test_a_pause_holds_no_slot(stepped: World) -> None:
+    world = stepped
+    world.provider.faults["create:agent"] = [RuntimeError("a bug")] * 4
+    job = await world.submit(dataset=ONE, attempts=5)
+    await world.expand(job["job_id"])
+    tasks = [world.engine.start(row.id) for row in await world.engine.waiting()]
+
+    async def one_is_scored() -> bool:
+        return (await world.job(job["job_id"]))["n_scored"] == 1
+
+    # Four fail and pause, all slots had been theirs; the fifth runs to its end meanwhile.
+    await eventually(one_is_scored, within_s=4)
+    assert len(world.clock.due()) == 4
+    world.clock.advance_to(3.0)
+    await asyncio.gather(*tasks)
+    await world.engine.drain(world.pump.run_once)
+    assert (await world.job(job["job_id"]))["n_scored"] == 5
+    await all_has_ended(world)

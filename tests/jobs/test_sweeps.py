@@ -24,8 +24,8 @@ from tollbar.artifacts.blobs import local_blobs
 from tollbar.db.session import Database
 from tollbar.jobs import flows
 
-POINTS = 21
-"""Points of one test; a Trial has about 40, so two tests meet them all."""
+POINTS = 16
+"""Points of one test; a Trial has about 30, so two tests meet them all."""
 Fault = Callable[["Wire", str, str], Awaitable[None]]
 
 
@@ -51,7 +51,11 @@ class Wire:
 
 
 class WiredDatabase:
-    """The database as workers use it: told of each transaction before it begins and after it was committed."""
+    """The database as workers use it: told of each transaction after it was committed, or before it begins.
+
+    Between the end of one and the beginning of the next nothing happens that a cut could hit, so the wire counts the
+    ends alone; a lost connection is another matter before and after a commit, so every second Trial meets it before.
+    """
 
     def __init__(self, inner: Database, wire: Wire) -> None:
         self._inner, self._wire = inner, wire
@@ -64,10 +68,13 @@ class WiredDatabase:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncGenerator[AsyncSession]:
-        await self._wire("database: before")
+        early = self._wire.points.get(WORK.get(), 0) % 2 == 0
+        if early:
+            await self._wire("database: before")
         async with self._inner.transaction() as session:
             yield session
-        await self._wire("database: after")
+        if not early:
+            await self._wire("database: after")
 
 
 # --- faults
@@ -140,7 +147,7 @@ async def judge(world: World, wire: Wire, job_id: str) -> None:
 
 
 SEPARATE = [(ONE, 0), (ONE, POINTS)]
-SHARED = [(SHARED_ONE, 12)]
+SHARED = [(SHARED_ONE, 9)]
 """Shared mode differs from the seal on, in what is kept."""
 
 

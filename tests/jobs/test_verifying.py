@@ -114,36 +114,37 @@ DETAILS = "reward__details_dot_json"
 DEEP = "[" * 400 + "]" * 400
 
 
-@pytest.mark.parametrize(
-    "details",
-    [
-        '{"why": "\\u0000"}',
-        '{"\\u0000": 1}',
-        '{"why": "\\ud800"}',
-        '{"why": ["a", {"b\\udfff": 1}]}',
-        DEEP,
-        '{"a": ' + DEEP + "}",
-        "{",
-        b"\xff",
-        '{"a": NaN}',
-        '{"a": 1, "a": 2}',
-        "[" + "9" * 5000 + "]",
-    ],
-)
-async def test_hostile_details_are_flagged_and_never_touch_the_reward(world: World, details: str | bytes) -> None:
-    world.provider.verifier = [writing(reward_dot_txt="1", **{DETAILS: details})]
-    trial = await world.one(dataset=ONE)
-    assert (trial["reward"], trial["flags"], trial["structured_result"]) == (1.0, ["details_invalid"], None)
+HOSTILE: list[str | bytes] = [
+    '{"why": "\\u0000"}',
+    '{"\\u0000": 1}',
+    '{"why": "\\ud800"}',
+    '{"why": ["a", {"b\\udfff": 1}]}',
+    DEEP,
+    '{"a": ' + DEEP + "}",
+    "{",
+    b"\xff",
+    '{"a": NaN}',
+    '{"a": 1, "a": 2}',
+    "[" + "9" * 5000 + "]",
+]
 
 
-@pytest.mark.parametrize(
-    "details", [{str(number): 1 for number in range(65)}, {"": 1}, {"a" * 129: 1}, {"a\nb": 1}, {"a": 1e10}]
-)
-async def test_details_that_are_no_dimensions_are_kept_as_text(world: World, details: dict[str, Any]) -> None:
-    world.provider.verifier = [writing(reward_dot_txt="1", **{DETAILS: json.dumps(details)})]
-    trial = await world.one(dataset=ONE)
-    assert trial["structured_result"] == {"dimensions": {}, "composite": 1.0, "details": details}
-    assert trial["flags"] == []
+async def test_hostile_details_are_flagged_and_never_touch_the_reward(world: World) -> None:
+    world.provider.verifier = [writing(reward_dot_txt="1", **{DETAILS: details}) for details in HOSTILE]
+    job = await world.run(dataset=ONE, attempts=len(HOSTILE))
+    assert (job["n_scored"], job["score"]) == (len(HOSTILE), 1.0)
+    for trial in await world.trial_results(job["job_id"]):
+        assert (trial["reward"], trial["flags"], trial["structured_result"]) == (1.0, ["details_invalid"], None)
+
+
+async def test_details_that_are_no_dimensions_are_kept_as_text(world: World) -> None:
+    kept: list[Any] = [{str(number): 1 for number in range(65)}, {"": 1}, {"a" * 129: 1}, {"a\nb": 1}, {"a": 1e10}]
+    world.provider.verifier = [writing(reward_dot_txt="1", **{DETAILS: json.dumps(details)}) for details in kept]
+    job = await world.run(dataset=ONE, attempts=len(kept))
+    trials = await world.trial_results(job["job_id"])
+    found = [trial["structured_result"] for trial in trials]
+    assert all({"dimensions": {}, "composite": 1.0, "details": details} in found for details in kept)
+    assert all(trial["flags"] == [] for trial in trials)
 
 
 async def test_a_structured_reward_has_dimensions_a_composite_and_a_failure_code(world: World) -> None:
@@ -163,6 +164,13 @@ async def test_a_structured_reward_has_dimensions_a_composite_and_a_failure_code
         "failure_code": "WRONG_TOTAL",
     }
     assert (job["score"], job["pass"]) == (0.875, 1.0)
+
+
+async def test_the_timer_that_ended_the_agent_is_told_although_there_is_no_reward(world: World) -> None:
+    world.provider.agent, world.provider.verifier = [lambda _: timed_out()], [lambda _: ended()]
+    trial = await world.one(dataset=ONE)
+    assert (trial["reason"], trial["agent_outcome"]) == ("REWARD_MISSING", "timeout")
+    assert trial["message"] == "The agent's time limit of 30 s was reached after 30.0 s."
 
 
 async def test_both_reward_files_that_differ_and_a_failing_script_are_flagged(world: World) -> None:

@@ -293,20 +293,22 @@ async def _read(case: _Case, sandbox: Sandbox, result: ExecResult) -> Graded | U
 
 
 async def _record(tools: TrialTools, case: _Case, verdict: _Verdict, run_no: int, timings: dict[str, float]) -> None:
-    """Writes result and artifacts in one transaction."""
+    """Writes artifacts and result in one transaction. Raises `TryOver` when the Trial is not this try's to end."""
     found, trial, now = case.found, case.found.trial, tools.clock.now()
     ending = _ending(case, verdict, run_no, timings)
     async with tools.database.transaction() as session:
-        if await endings.end_trial(session, trial.job_id, trial.id, found.try_no, trial.task_seq, ending, now):
-            await artifacts.record(
-                session,
-                tools.blobs,
-                tools.clock,
-                verdict.items,
-                trial_id=trial.id,
-                project_id=found.job.project_id,
-                try_no=found.try_no,
-            )
+        # Before the end, which locks the Job: nobody waits for the blobs that are looked at here.
+        await artifacts.record(
+            session,
+            tools.blobs,
+            tools.clock,
+            verdict.items,
+            trial_id=trial.id,
+            project_id=found.job.project_id,
+            try_no=found.try_no,
+        )
+        if not await endings.end_trial(session, trial.job_id, trial.id, found.try_no, trial.task_seq, ending, now):
+            raise TryOver
 
 
 def _ending(case: _Case, verdict: _Verdict, run_no: int, timings: dict[str, float]) -> Ending:
@@ -325,7 +327,8 @@ def _ending(case: _Case, verdict: _Verdict, run_no: int, timings: dict[str, floa
         + [dict(made) for made in verdict.substitutions if made not in trial.substitutions],
     }
     if isinstance(outcome, Unscored):
-        return endings.unscored(Failure(Reason(outcome.reason), outcome.detail, outcome.message), **values)
+        failure = Failure(Reason(outcome.reason), outcome.detail, outcome.message or trial.message)
+        return endings.unscored(failure, **values)
     flags = [*trial.flags, *outcome.flags]
     if verdict.exit_code:
         flags.append("verifier_exit_nonzero")
