@@ -165,6 +165,29 @@ async def test_a_short_phase_reserves_no_more_than_it_can_last(case: Case) -> No
     assert await case.money() == (4, 0)
 
 
+async def test_a_renewal_asks_for_what_is_left_of_the_phase_and_then_for_a_short_tail(stepped: World) -> None:
+    """An agent that uses its whole time ends by its time limit, although the cap has no room for idle time."""
+    case = await case_of(stepped, 80)
+    async with case.meter(limit_s=70.0) as meter:
+        meter.sandbox_stands()
+        working = asyncio.create_task(meter.run(forever()))
+        await case.clock.sleeps_until(30.0)
+        case.clock.advance_to(30.0)
+        await case.has(("sent", 60, None), ("sent", 10, None))
+        await case.clock.sleeps_until(60.0)
+        case.clock.advance_to(60.0)
+        await case.has(("settled", 60, 60), ("sent", 10, None))
+        await case.clock.sleeps_until(65.0)
+        case.clock.advance_to(65.0)
+        await case.has(("settled", 60, 60), ("sent", 10, None), ("sent", 5, None))
+        await case.clock.sleeps_until(70.0)
+        case.clock.advance_to(70.0)
+        await case.has(("settled", 60, 60), ("settled", 10, 10), ("sent", 5, None))
+        assert not working.done()
+        working.cancel()
+    assert await case.money() == (70, 0)
+
+
 async def test_a_first_slice_that_does_not_fit_waits_for_what_is_outstanding(stepped: World) -> None:
     case = await case_of(stepped, 100)
     await case.other(90)

@@ -29,6 +29,8 @@ SLICE_S: Final = 60
 _RENEW_S: Final = 30.0
 _LAST_CALL_S: Final = 5.0
 _LOOK_AGAIN_S: Final = 0.25
+_TAIL_S: Final = 5
+"""What a phase may take beyond its time limit, to start, to end its processes and to seal; paid slice by slice."""
 _SETTLINGS: Final = 3
 
 _log = structlog.get_logger()
@@ -76,12 +78,13 @@ class Meter:
     rate_pusd: int
     """pUSD a second."""
     limit_s: float
-    """How long the phase can last at most; the first slice is never longer."""
+    """The phase's time limit: no slice reaches further beyond it than `_TAIL_S`, so that none asks for idle time."""
     run_no: int = 1
     """Tells the runs of a verifier within one try apart."""
     _slices: list[_Slice] = field(default_factory=list[_Slice])
     """What is reserved and not ended, the current one last."""
     _asked: int = 0
+    _leased_s: int = 0
     _stood: bool = False
     _renewing: asyncio.Task[CapReached] | None = None
 
@@ -148,7 +151,7 @@ class Meter:
             for unsure in [part for part in self._slices if math.isinf(part.start)]:
                 await self._end(unsure, current.end)
             try:
-                decision, lease = await self._ask(SLICE_S, current.end)
+                decision, lease = await self._ask(self._next_s(), current.end)
             except SQLAlchemyError as error:
                 if self.clock.monotonic() >= deadline:
                     raise
@@ -160,6 +163,10 @@ class Meter:
                     last = decision if isinstance(decision, Reached) else Reached(self.chain[-1], lease.worst_pusd)
                     return CapReached(last, lease)
             await self.clock.sleep(_LOOK_AGAIN_S)
+
+    def _next_s(self) -> int:
+        """Returns the length of the slice to come: what is left to the time limit, and small ones after it."""
+        return min(SLICE_S, max(_TAIL_S, math.ceil(self.limit_s - self._leased_s)))
 
     async def _until(self, moment: float) -> None:
         await self.clock.sleep(max(0.0, moment - self.clock.monotonic()))
@@ -180,6 +187,7 @@ class Meter:
             raise
         if isinstance(decision, Reserved):
             self._asked += 1
+            self._leased_s += seconds
             if start is None:
                 part.start = self.clock.monotonic()
         else:
