@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 import sys
 import tempfile
 import time
@@ -12,14 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import httpx2
+
 from bench import database, engine_cost, enqueue, jobs, latency, machine, throughput, variants
 from bench.figures import Figures, say
-from bench.server import Server, server
+from bench.peers import compare
+from bench.peers.peerrun import PeerFailed
+from bench.server import Server, ServerFailed, server
 from bench.throughput import Load
 
 _AGENTS: Final = ("oracle", "nop")
-_ENQUEUE_SLOTS: Final = 112
-"""Twice that and 16 is what one project may have at work at once, nearly."""
 _WORTH_A_ROW: Final = 0.5
 """Statements a Trial of one kind."""
 
@@ -30,10 +33,9 @@ class Plan:
 
     rounds: int
     loads: tuple[Load, ...]
-    starts: int
-    """Of each server of the trials, with its data kept between them."""
+    fresh: bool
+    """A new server for each round of the trials, started twice; else one for all of them."""
     requests: int
-    enqueue_slots: int
     flows: int
     peers_k: tuple[int, ...]
 
@@ -43,36 +45,37 @@ _FULL: Final = Plan(
     loads=(
         # First on its server, because memory is told after 200 Trials.
         *(Load(agent, 200, 4) for agent in _AGENTS),
-        Load("oracle", 200, 16),
         *(Load(agent, 50, n) for n in (1, 4, 16) for agent in _AGENTS),
         *(Load("oracle", 50, 4, shape) for shape in (variants.SHARED, variants.HOOK)),
     ),
-    starts=2,
-    requests=40,
-    enqueue_slots=_ENQUEUE_SLOTS,
+    fresh=True,
+    requests=20,
     flows=200,
     peers_k=(50, 200),
 )
 _QUICK: Final = Plan(
     rounds=3,
     loads=tuple(Load(agent, 24, 4) for agent in _AGENTS),
-    starts=1,
+    fresh=False,
     requests=10,
-    enqueue_slots=24,
     flows=50,
     peers_k=(24,),
 )
 
 
 def _throughput(figures: Figures, plan: Plan) -> None:
+    if not plan.fresh:
+        throughput.rounds_on_one(figures, plan.loads, plan.rounds)
+        return
     for number in range(plan.rounds):
         say(f"trials, round {number + 1} of {plan.rounds}")
-        throughput.round_of(figures, plan.loads, starts=plan.starts, backwards=bool(number % 2))
+        throughput.fresh_round(figures, plan.loads, backwards=bool(number % 2))
         throughput.held_round(figures, Load("oracle", min(load.k for load in plan.loads), 4))
 
 
 def _requests(figures: Figures, plan: Plan) -> None:
     with tempfile.TemporaryDirectory(prefix="tollbar-bench-") as folder, server(Path(folder), slots=4) as running:
+        throughput.note_start(figures, running, 1)
         jobs.run(running.http, "oracle", 1)
         for number in range(plan.rounds):
             say(f"latency, round {number + 1} of {plan.rounds}")
@@ -81,11 +84,12 @@ def _requests(figures: Figures, plan: Plan) -> None:
 
 
 def _enqueue(figures: Figures, plan: Plan) -> None:
-    slots = plan.enqueue_slots
+    slots = enqueue.SLOTS
     with tempfile.TemporaryDirectory(prefix="tollbar-bench-") as folder, server(Path(folder), slots=slots) as running:
+        throughput.note_start(figures, running, 1)
         for number in range(plan.rounds):
             say(f"enqueue, round {number + 1} of {plan.rounds}")
-            enqueue.round_of(figures, running, slots=slots)
+            enqueue.round_of(figures, running)
 
 
 def _engine(figures: Figures, plan: Plan) -> None:
@@ -120,8 +124,6 @@ def _distance(figures: Figures, plan: Plan) -> None:
 
 
 def _peers(figures: Figures, plan: Plan) -> None:
-    from bench.peers import compare
-
     compare.run(figures, rounds=plan.rounds, ks=plan.peers_k)
 
 
@@ -134,7 +136,7 @@ _PARTS: Final[dict[str, Callable[[Figures, Plan], None]]] = {
 _ALL_PARTS: Final = {**_PARTS, "peers": _peers}
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer Trials and requests: under 90 s")
     parser.add_argument(
@@ -154,15 +156,30 @@ def main() -> None:
     unknown = [name for name in names if name not in _ALL_PARTS]
     if unknown:
         parser.error(f"there is no part {unknown[0]}; there are {', '.join(_ALL_PARTS)}")
-    for name in names:
-        _ALL_PARTS[name](figures, plan)
+    failed = [name for name in names if not _done(name, figures, plan)]
     _distance(figures, plan)
-    facts = {"machine": machine.facts(), "load_before": load, "took_s": round(time.perf_counter() - started, 1)}
+    facts = {
+        "machine": machine.facts(),
+        "load_before": load,
+        "took_s": round(time.perf_counter() - started, 1),
+        "failed": failed,
+    }
     say(figures.table())
     say(f"\n{json.dumps(facts)}")
     if options.out is not None:
         options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text(json.dumps(figures.document(facts), indent=1) + "\n")
+    return 1 if failed else 0
+
+
+def _done(name: str, figures: Figures, plan: Plan) -> bool:
+    """Takes one part; one that fails costs its own figures only."""
+    try:
+        _ALL_PARTS[name](figures, plan)
+    except (ServerFailed, jobs.JobWrong, PeerFailed, httpx2.HTTPError, subprocess.SubprocessError) as error:
+        say(f"the part {name} failed: {type(error).__name__}: {error}")
+        return False
+    return True
 
 
 if __name__ == "__main__":

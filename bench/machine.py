@@ -15,6 +15,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
+import tollbar
+
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _SUBREAPER: Final = 36
@@ -203,7 +205,8 @@ def _first_line(path: str, key: str) -> str:
 
 
 def _commit() -> str | None:
-    """Returns the commit, marked where the working tree differs; None outside a repository."""
+    """Returns the commit of the package that is measured, marked where its tree differs; None outside a repository."""
     words = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=Path(__file__).parent)
+    folder = Path(tollbar.__file__).parent
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=folder)
     return done.stdout.strip() or None

@@ -32,38 +32,67 @@ class Load:
         return {"agent": self.agent, "k": self.k, "n": self.n, "task": self.shape}
 
 
-def round_of(figures: Figures, loads: Sequence[Load], *, starts: int, backwards: bool) -> None:
-    """Takes one round of every load; each number of slots has a server of its own, started `starts` times."""
+def fresh_round(figures: Figures, loads: Sequence[Load], *, backwards: bool) -> None:
+    """Takes one round of every load; each number of slots has a new server of its own, started twice."""
     for n in sorted({load.n for load in loads}, reverse=backwards):
         with tempfile.TemporaryDirectory(prefix="tollbar-bench-") as folder:
-            for start in range(1, starts):
-                with server(Path(folder), slots=n) as running:
-                    _note_start(figures, running, start)
             with server(Path(folder), slots=n) as running:
-                _note_start(figures, running, starts)
-                _take(figures, running, [load for load in loads if load.n == n], backwards=backwards)
+                note_start(figures, running, 1)
+            with server(Path(folder), slots=n) as running:
+                note_start(figures, running, 2)
+                warm = _warm(figures, running, loads, n)
+                _take(figures, running, warm, backwards=backwards)
+                _note_memory(figures, running, f"after {sum(load.k for load in warm.loads)} trials")
 
 
-def _take(figures: Figures, running: Server, loads: Sequence[Load], *, backwards: bool) -> None:
-    """Takes every load of one server that has just started."""
+def rounds_on_one(figures: Figures, loads: Sequence[Load], rounds: int) -> None:
+    """Takes all rounds of loads with the same number of slots on one server."""
+    n = loads[0].n
+    with tempfile.TemporaryDirectory(prefix="tollbar-bench-") as folder, server(Path(folder), slots=n) as running:
+        note_start(figures, running, 1)
+        warm = _warm(figures, running, loads, n)
+        for number in range(rounds):
+            say(f"trials, round {number + 1} of {rounds}")
+            _take(figures, running, warm, backwards=bool(number % 2))
+            held_round(figures, loads[0])
+        _note_memory(figures, running, f"after {rounds * sum(load.k for load in warm.loads)} trials")
+
+
+@dataclass(frozen=True)
+class _Warm:
+    """The loads of a server that has run each of them before, their datasets, and the machine's CPU rate at rest."""
+
+    loads: tuple[Load, ...]
+    datasets: dict[str, str]
+    idle: float
+
+
+def _warm(figures: Figures, running: Server, loads: Sequence[Load], n: int) -> _Warm:
+    """Notes what a server needs that has just started, and lets it run a few Trials of each load with `n` slots."""
+    mine = tuple(load for load in loads if load.n == n)
     _note_memory(figures, running, "at rest")
-    datasets = {shape: variants.publish(running, shape) for shape in sorted({load.shape for load in loads})}
-    for agent, shape in sorted({(load.agent, load.shape) for load in loads}):
+    datasets = {shape: variants.publish(running, shape) for shape in sorted({load.shape for load in mine})}
+    for agent, shape in sorted({(load.agent, load.shape) for load in mine}):
         jobs.run(running.http, agent, _WARM_UP, datasets[shape])
     resting = machine.tree_cpu(running.pid)
     idle = machine.idle_rate(_SETTLE_S)
     used = machine.tree_cpu(running.pid) - resting
     for part, seconds in (("server", used.server_s), ("database", used.database_s)):
         figures.add("tollbar", "CPU at rest", "ms/s", seconds / _SETTLE_S * 1000, part=part)
+    return _Warm(mine, datasets, idle)
+
+
+def _take(figures: Figures, running: Server, warm: _Warm, *, backwards: bool) -> None:
+    """Takes one round of every load of one server."""
     trials = 0
-    for load in loads:
-        takes = [_run_tollbar(running, load, datasets[load.shape], idle)]
+    for load in warm.loads:
+        takes = [_run_tollbar(running, load, warm.datasets[load.shape], warm.idle)]
         if load.shape == variants.PLAIN:
             takes.append(_run_bare(load))
         for take in reversed(takes) if backwards else takes:
             take(figures)
         trials += load.k
-        if trials == _MEMORY_AFTER or load == loads[-1]:
+        if trials == _MEMORY_AFTER:
             _note_memory(figures, running, f"after {trials} trials")
 
 
@@ -111,7 +140,8 @@ def _note(figures: Figures, system: str, load: Load, wall_s: float, cpu_s: float
     figures.add(system, "CPU a trial", "ms", cpu_s / load.k * 1000, **load.labels(), form=form)
 
 
-def _note_start(figures: Figures, running: Server, start: int) -> None:
+def note_start(figures: Figures, running: Server, start: int) -> None:
+    """Notes how long a server took from its start to its first line."""
     figures.add("tollbar", "start to ready", "s", running.ready_s, start=start)
     figures.add("tollbar", "start to ready, CPU", "s", running.ready_cpu_s, start=start)
 
