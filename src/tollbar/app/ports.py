@@ -20,10 +20,15 @@ def listen(host: str, port: int, *, explicit: bool) -> socket.socket:
     """Returns a listening socket on `port`, or on the next free one when the port was not asked for explicitly."""
     for candidate in [port] if explicit or port == 0 else range(port, port + _TRIES):
         try:
-            return socket.create_server((host, candidate), family=_family(host), backlog=512)
+            listener = socket.create_server((host, candidate), family=_family(host), backlog=512)
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise
+        else:
+            # Connections inherit it. The event loop sets it only where the protocol number is written down, and an
+            # answer's second packet would wait some 40 ms for the client's acknowledgement of the first.
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return listener
     raise PortTaken(host, port)
 
 
