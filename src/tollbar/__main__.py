@@ -7,8 +7,11 @@ from typing import Final
 
 from tollbar import __version__
 
-_APP_COMMANDS: Final = (
+APP_COMMANDS: Final = (
     ("up", "tollbar.app.up:up", "Start tollbar on this machine."),
+    ("serve", "tollbar.app.serve:serve", "Serve the interfaces only; workers do the work."),
+    ("worker", "tollbar.app.worker:worker", "Run Trials only, for servers on this or other machines."),
+    ("migrate", "tollbar.app.migrate:migrate", "Bring the database up to date."),
     ("sign-in", "tollbar.app.sign_in:sign_in", "Print a fresh sign-in link of the server on this machine."),
     ("doctor", "tollbar.app.doctor:doctor", "Check this machine, and say how to fix what is wrong."),
 )
@@ -24,7 +27,7 @@ def main() -> int:
     from tollbar.cli.main import run
     from tollbar.cli.tree import Command
 
-    return run(argv, [Command(*command) for command in _APP_COMMANDS])
+    return run(argv, [Command(*command) for command in APP_COMMANDS])
 
 
 if __name__ == "__main__":

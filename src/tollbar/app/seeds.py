@@ -16,6 +16,7 @@ from tollbar.agents import service as profiles
 from tollbar.artifacts.blobs import BlobStore
 from tollbar.datasets import service as datasets
 from tollbar.db.session import Database
+from tollbar.engine.locks import Lock, take_turns
 from tollbar.kit.clock import Clock
 from tollbar.sandboxes import service as runners
 
@@ -26,6 +27,7 @@ _DATASETS: Final = {"tests/hello-world": "hello-world", "demo/mini": "mini"}
 async def seed(database: Database, blobs: BlobStore, clock: Clock) -> Principal:
     """Seeds what is missing and returns the server's principal in the first project; repeating it adds nothing."""
     async with database.transaction() as session:
+        await take_turns(session, Lock.SEEDS)
         actor = await access.ensure_first_project(session, clock)
         await runners.seed(session, clock)
         await profiles.seed(session, actor, clock)

@@ -80,3 +80,46 @@ class DatabaseTooNew(TollbarError):
             current=current,
             head=head,
         )
+
+
+class DatabaseBehind(TollbarError):
+    """The database has not the tables of this tollbar yet; a server or worker never migrates by itself."""
+
+    code = "DATABASE_BEHIND"
+    status = 409
+
+    def __init__(self, current: str | None, head: str) -> None:
+        where = "has no tables of tollbar yet" if current is None else f"is at revision {current}"
+        super().__init__(
+            f"The database {where}; this version of tollbar needs revision {head}.",
+            hint="Bring it up to date: tollbar migrate",
+            current=current,
+            head=head,
+        )
+
+
+class NoDatabase(TollbarError):
+    """A server or worker was started without a database to join."""
+
+    code = "NO_DATABASE"
+    status = 409
+
+    def __init__(self, data_dir: Path) -> None:
+        super().__init__(
+            f"There is no database to join: TOLLBAR_DATABASE_URL is not set, and no server runs on {data_dir}.",
+            hint="Set TOLLBAR_DATABASE_URL to the PostgreSQL of the installation, or start both in one: tollbar up",
+            data_dir=str(data_dir),
+        )
+
+
+class DatabaseOwnerEnded(TollbarError):
+    """The server whose embedded database this process used has ended, and the database with it."""
+
+    code = "DATABASE_OWNER_ENDED"
+    status = 503
+
+    def __init__(self, data_dir: Path, pid: int) -> None:
+        super().__init__(
+            f"The server on {data_dir} (process {pid}), whose database this process used, has ended.",
+            hint="Start it again, then this process.",
+        )

@@ -15,7 +15,7 @@ from sqlalchemy import NullPool, create_engine, text
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import ArgumentError, OperationalError
 
-from tollbar.db.errors import DatabaseTooNew, DatabaseUnreachable
+from tollbar.db.errors import DatabaseBehind, DatabaseTooNew, DatabaseUnreachable
 from tollbar.db.session import psycopg_url
 
 _LOCK: Final = 0x746F6C6C62617231  # "tollbar1": one number for every tollbar on this database
@@ -56,6 +56,16 @@ def check(url: str) -> MigrationState:
     """
     with _connected(url) as connection:
         return _state(connection)
+
+
+def require_current(url: str) -> None:
+    """Returns when the database is exactly at this release's revision; changes nothing; blocks.
+
+    Raises `DatabaseBehind`, `DatabaseTooNew` and `DatabaseUnreachable`.
+    """
+    state = check(url)
+    if not state.up_to_date:
+        raise DatabaseBehind(state.current, state.head)
 
 
 def _state(connection: Connection) -> MigrationState:

@@ -45,10 +45,11 @@ _log = structlog.get_logger()
 class DbosEngine:
     """Implements `port.Engine`. One object per process; `slots` sizes how far claims run ahead.
 
-    Making one does no I/O: the process may enqueue and ask at once, and works only after `start`.
+    Making one does no I/O: the process may enqueue and ask at once, and works only after `start`. A process that
+    never starts it needs no `executor_id`.
     """
 
-    def __init__(self, url: str, executor_id: str, *, slots: int = 4) -> None:
+    def __init__(self, url: str, executor_id: str = "", *, slots: int = 4) -> None:
         self._url = psycopg_url(url)
         self._executor_id = executor_id
         self._slots = slots

@@ -25,6 +25,12 @@ class Lock(IntEnum):
     REAPER = 2
     RECONCILER = 3
     RETENTION = 4
+    SEEDS = 5
+
+
+async def take_turns(session: AsyncSession, lock: Lock) -> None:
+    """Waits until no other process holds `lock` and holds it until the transaction ends."""
+    await store.wait_lock(session, SPACE, lock)
 
 
 @asynccontextmanager

@@ -113,6 +113,11 @@ async def try_lock(session: AsyncSession, space: int, key: int) -> bool:
     return bool(await session.scalar(statement, {"space": space, "key": key}))
 
 
+async def wait_lock(session: AsyncSession, space: int, key: int) -> None:
+    """Takes an advisory lock until the transaction ends, once others have let it go."""
+    await session.execute(text("SELECT pg_advisory_xact_lock(:space, :key)"), {"space": space, "key": key})
+
+
 async def limit_idle(session: AsyncSession, limit_s: float) -> None:
     """Ends this transaction, and with it its locks, when its process stands still for so long."""
     statement = text("SELECT set_config('idle_in_transaction_session_timeout', :limit, true)")

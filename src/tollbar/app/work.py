@@ -1,0 +1,160 @@
+"""The work of a process: what claims Trials and runs them, and its part in the installation's housekeeping."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import uuid
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from tollbar.app.installation import Installation, made
+from tollbar.budget import service as budget
+from tollbar.db.session import open_database
+from tollbar.engine.dbos_engine import DbosEngine
+from tollbar.engine.liveness import Intervals, Worker, capacity
+from tollbar.engine.locks import Lock, under_lock
+from tollbar.engine.loops import Loop
+from tollbar.engine.process import WorkerProcess
+from tollbar.engine.queues import BRANCHES, CONTROL, trials
+from tollbar.engine.reaper import HandOver
+from tollbar.jobs import flows
+from tollbar.jobs.pump import Pump
+from tollbar.jobs.recovery import Recovery
+from tollbar.jobs.taskcache import TaskCache
+from tollbar.jobs.tools import TrialTools
+from tollbar.sandboxes.bwrap import BwrapProvider
+from tollbar.sandboxes.interface import Capabilities
+
+_PUMP_S: Final = 0.5
+_RECONCILE_S: Final = 60.0
+_REAP_SANDBOXES_S: Final = 60.0
+_BEAT_CONNECTIONS: Final = 5
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class Work:
+    """Work that has begun. `ended` raises `DeclaredDead` when the other workers gave this one up."""
+
+    engine: DbosEngine
+    worker_id: str
+    backends: tuple[str, ...]
+    """Names of the sandbox backends that work here."""
+    capabilities: Capabilities | None
+    """What its sandboxes can enforce; None when none can run here."""
+    ended: asyncio.Task[None]
+
+
+async def start_work(stack: AsyncExitStack, installation: Installation, *, grace_s: float) -> Work:
+    """Begins to claim and run work; `stack` hands it back, after `grace_s` for what is nearly done.
+
+    Without a usable sandbox backend no Trial is claimed here, only control work.
+    """
+    provider = _provider(installation)
+    backends = (provider.name,) if await _usable(provider) else ()
+    worker_id = uuid.uuid4().hex
+    clock = installation.clock
+    engine = DbosEngine(installation.database.url, worker_id, slots=installation.settings.slots)
+    recovery = Recovery(installation.database, engine, clock)
+    loops = _loops(installation, engine, recovery, provider)
+    flows.register(engine, _tools(installation, engine, provider, worker_id, loops[0]))
+    process = WorkerProcess.assemble(
+        engine=engine,
+        worker=_worker(stack, installation, provider, worker_id, backends),
+        hand_over=_hand_over(recovery),
+        clock=clock,
+        alone=installation.alone,
+        loops=loops,
+    )
+    stack.push_async_callback(process.stop, grace_s)
+    await process.start([CONTROL, BRANCHES, *map(trials, backends)])
+    ended = asyncio.create_task(process.declared_dead())
+    return Work(engine, worker_id, backends, provider.capabilities() if backends else None, ended)
+
+
+def _provider(installation: Installation) -> BwrapProvider:
+    root = installation.data_dir / "sandboxes"
+    return BwrapProvider(root, sandbox_uid=installation.settings.sandbox_uid, host=socket.gethostname())
+
+
+async def _usable(provider: BwrapProvider) -> bool:
+    problems = await provider.preflight()
+    for problem in problems:
+        _log.error("no sandbox can run here", code=problem.code, problem=problem.message, fix=problem.fix)
+    return not problems
+
+
+def _tools(
+    installation: Installation, engine: DbosEngine, provider: BwrapProvider, worker_id: str, pump: Loop
+) -> TrialTools:
+    data_dir, slots = installation.data_dir, installation.settings.slots
+    return TrialTools(
+        database=installation.database,
+        engine=engine,
+        provider=provider,
+        blobs=installation.blobs,
+        tasks=TaskCache(data_dir / "tasks", installation.blobs, provider),
+        clock=installation.clock,
+        executor_id=worker_id,
+        slots=asyncio.Semaphore(slots),
+        logs=made(data_dir / "logs"),
+        kick_pump=pump.kick,
+        kick_below=slots,
+    )
+
+
+def _worker(
+    stack: AsyncExitStack,
+    installation: Installation,
+    provider: BwrapProvider,
+    worker_id: str,
+    backends: tuple[str, ...],
+) -> Worker:
+    """Returns this process as a worker, with connections of its own: a busy pool is no death."""
+    settings = installation.settings
+    beats = open_database(installation.database.url, pool_size=_BEAT_CONNECTIONS)
+    stack.push_async_callback(beats.close)
+    return Worker(
+        database=beats,
+        executor_id=worker_id,
+        slots=settings.slots,
+        backends=backends,
+        intervals=Intervals(settings.beat_s, settings.self_kill_s, settings.dead_after_s),
+        kill_sandboxes=provider.kill_now,
+        clock=installation.clock,
+    )
+
+
+def _loops(installation: Installation, engine: DbosEngine, recovery: Recovery, provider: BwrapProvider) -> list[Loop]:
+    """Returns the periodic work of the layers above the engine; the pump comes first."""
+    database, clock = installation.database, installation.clock
+
+    async def held_by_all(session: AsyncSession) -> int:
+        return await capacity(session, provider.name)
+
+    async def reap() -> None:
+        await provider.reap((), now=clock.now())
+
+    pump = Pump(database, engine, held_by_all, trials(provider.name))
+    return [
+        Loop("pump", _PUMP_S, pump.run_once, clock=clock),
+        Loop("reconciler", _RECONCILE_S, under_lock(database, Lock.RECONCILER, recovery.reconcile), clock=clock),
+        Loop("sandboxes", _REAP_SANDBOXES_S, reap, clock=clock),
+    ]
+
+
+def _hand_over(recovery: Recovery) -> HandOver:
+    async def on_dead(session: AsyncSession, executors: Sequence[str]) -> None:
+        await budget.write_off(session, workers=executors)
+
+    async def take_over(work_ids: Sequence[str], lost: bool) -> None:
+        await recovery.take_over(work_ids, lost=lost)
+
+    return HandOver(on_dead, take_over)
