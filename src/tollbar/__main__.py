@@ -17,6 +17,19 @@ APP_COMMANDS: Final = (
 )
 
 
+APP_NOUNS: Final = (
+    (
+        "vault",
+        "Secrets of this installation, written and never shown.",
+        {
+            "list": "tollbar.app.vault:list_secrets",
+            "set": "tollbar.app.vault:set_secret",
+            "remove": "tollbar.app.vault:remove_secret",
+        },
+    ),
+)
+
+
 def main() -> int:
     """Runs the command of `sys.argv` and returns its exit code."""
     argv = sys.argv[1:]
@@ -25,9 +38,11 @@ def main() -> int:
         print(f"tollbar {__version__}")  # noqa: T201 - the answer
         return 0
     from tollbar.cli.main import run
-    from tollbar.cli.tree import Command
+    from tollbar.cli.tree import ACCESS, Command, Further, Noun
 
-    return run(argv, [Command(*command) for command in APP_COMMANDS])
+    commands = tuple(Command(*command) for command in APP_COMMANDS)
+    nouns = tuple(Noun(name, summary, ACCESS, verbs) for name, summary, verbs in APP_NOUNS)
+    return run(argv, Further(commands, nouns))
 
 
 if __name__ == "__main__":

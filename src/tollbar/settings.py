@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from platformdirs import user_data_path
-from pydantic import Field, model_validator
+from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
@@ -21,6 +21,13 @@ class Settings(BaseSettings):
     database_url: Annotated[
         str | None,
         Field(description="Your own PostgreSQL (postgresql://USER:PASSWORD@HOST/DB); absent: the embedded server."),
+    ] = None
+    vault_key: Annotated[
+        SecretStr | None,
+        Field(
+            description="Key of the vault (32 bytes, base64), where several machines share a database; absent: "
+            "the file vault.key of the data directory."
+        ),
     ] = None
     host: Annotated[str, Field(description="Address to listen on.")] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535, description="Port to listen on; 0 takes any free one.")] = 8787

@@ -8,6 +8,7 @@ import typing
 from pathlib import Path
 from typing import Any, Final
 
+from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
@@ -33,7 +34,14 @@ def _type(annotation: Any) -> str:
         return " or ".join(_type(part) for part in typing.get_args(annotation) if part is not type(None))
     if typing.get_origin(annotation) is tuple:
         return f"JSON list of {_type(typing.get_args(annotation)[0])}"
-    words = {str: "text", int: "whole number", float: "number", bool: "true or false", Path: "folder"}
+    words = {
+        str: "text",
+        int: "whole number",
+        float: "number",
+        bool: "true or false",
+        Path: "folder",
+        SecretStr: "secret",
+    }
     return words.get(annotation, getattr(annotation, "__name__", str(annotation)))
 
 

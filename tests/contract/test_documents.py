@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 from tests.contract.source import ROOT, repository_files
 
-from tollbar.__main__ import APP_COMMANDS
+from tollbar.__main__ import APP_COMMANDS, APP_NOUNS
 from tollbar.cli.tree import COMMANDS, NOUNS
 from tollbar.mcp.tools import TOOLS
 
@@ -44,7 +44,7 @@ def _code(name: str) -> str:
 
 @pytest.mark.parametrize("name", _NAMES)
 def test_every_command_that_is_named_exists(name: str) -> None:
-    verbs = {noun.name: set(noun.verbs) for noun in NOUNS}
+    verbs = {noun.name: set(noun.verbs) for noun in NOUNS} | {name: set(verbs) for name, _, verbs in APP_NOUNS}
     alone = {name for name, _, _ in APP_COMMANDS} | {command.name for command in COMMANDS}
     named = re.findall(r"^(?:.*bin/)?tollbar ([a-z][a-z-]*)(?: ([a-z-]+))?", _code(name), flags=re.MULTILINE)
     assert [f"{noun} {verb}" for noun, verb in named if noun not in alone and verb not in verbs.get(noun, ())] == []

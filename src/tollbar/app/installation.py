@@ -18,6 +18,9 @@ from tollbar.db.session import Database, open_database
 from tollbar.engine.migrate import migrate as migrate_engine
 from tollbar.kit.clock import Clock, SystemClock
 from tollbar.settings import Settings
+from tollbar.vault.keys import load_key
+from tollbar.vault.redactor import Redactor
+from tollbar.vault.service import Vault
 
 _WATCH_S: Final = 2.0
 _OWNER_CONNECTIONS: Final = 20
@@ -87,6 +90,18 @@ async def database_url(stack: AsyncExitStack, settings: Settings) -> str:
     held = hold_directory(data_dir)
     stack.callback(held.release)
     return (await _embedded(stack, settings, held)).url
+
+
+async def open_vault(settings: Settings, database: Database) -> Vault:
+    """Returns the installation's vault, its key checked against the stored secrets.
+
+    Raises `VaultKeyWrong` and `VaultKeyMalformed`.
+    """
+    text = None if settings.vault_key is None else settings.vault_key.get_secret_value()
+    vault = Vault(await asyncio.to_thread(load_key, made(settings.data_dir), text), Redactor())
+    async with database.transaction() as session:
+        await vault.open(session)
+    return vault
 
 
 def made(folder: Path) -> Path:

@@ -15,7 +15,7 @@ from tollbar.cli.exits import Exit
 from tollbar.cli.output import write_json
 from tollbar.cli.problems import CliError, Report, Usage, report
 from tollbar.cli.session import Options, Session
-from tollbar.cli.tree import COMMANDS, NOUNS, Command, build
+from tollbar.cli.tree import NOTHING_FURTHER, Further, build
 from tollbar.client.errors import ClientError
 
 _FLAGS: Final = frozenset({"--json", "--quiet", "--yes"})
@@ -23,8 +23,8 @@ _HELP_FLAGS: Final = frozenset({"--help", "-h"})
 _WITH_VALUE: Final = frozenset({"--output", "--context", "--url"})
 
 
-def run(argv: Sequence[str], further: Sequence[Command] = ()) -> int:
-    """Runs the command of a line and returns its exit code; `further` are commands of higher layers."""
+def run(argv: Sequence[str], further: Further = NOTHING_FURTHER) -> int:
+    """Runs the command of a line and returns its exit code."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a character that cannot be written is no reason to fail
     try:
@@ -60,18 +60,18 @@ def _leading(tokens: Sequence[str]) -> tuple[list[str], list[str]]:
     return list(tokens[:taken]), list(tokens[taken:])
 
 
-def _run(argv: list[str], further: Sequence[Command]) -> int:
+def _run(argv: list[str], further: Further) -> int:
     app = build(further)
     tokens = arrange(argv)
     words = [token for token in tokens if token not in _HELP_FLAGS]
-    if not words or (len(words) == 1 and words[0] in {noun.name for noun in NOUNS}):
+    if not words or (len(words) == 1 and words[0] in {noun.name for noun in further.all_nouns}):
         return _print_help(app, words, asked=len(words) < max(1, len(tokens)))
     session: Session | None = None
     try:
         try:
             command, bound, _ = app.parse_args(tokens, exit_on_error=False, print_error=False)
         except CycloptsError as error:
-            raise Usage(str(error).rstrip("."), fix=_help_line(tokens, [*further, *COMMANDS])) from None
+            raise Usage(str(error).rstrip("."), fix=_help_line(tokens, further)) from None
         options = bound.arguments.get("options")
         session = Session(options) if isinstance(options, Options) else None
         return _int(command(*bound.args, **bound.kwargs))
@@ -103,8 +103,9 @@ def _print_help(app: App, words: list[str], *, asked: bool) -> int:
     return Exit.USAGE if is_mistake else Exit.DONE
 
 
-def _help_line(tokens: Sequence[str], commands: Sequence[Command]) -> str:
-    known = {noun.name: tuple(noun.verbs) for noun in NOUNS} | {command.name: () for command in commands}
+def _help_line(tokens: Sequence[str], further: Further) -> str:
+    known = {noun.name: tuple(noun.verbs) for noun in further.all_nouns}
+    known |= {command.name: () for command in further.all_commands}
     words = [word for word in tokens[:1] if word in known]
     words += [word for word in tokens[1:2] if words and word in known[words[0]]]
     return " ".join(["see: tollbar", *words, "--help"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -89,8 +89,28 @@ NOUNS: Final = (
 COMMANDS: Final = (Command("whoami", "tollbar.cli.catalogue:whoami", "Show who the key is.", ACCESS),)
 
 
-def build(further: Sequence[Command] = ()) -> App:
-    """Returns the command line; `further` are commands of higher layers, which this one may not import."""
+@dataclass(frozen=True)
+class Further:
+    """Commands and nouns of higher layers, which this one may not import."""
+
+    commands: tuple[Command, ...] = ()
+    nouns: tuple[Noun, ...] = ()
+
+    @property
+    def all_commands(self) -> tuple[Command, ...]:
+        """Every command without a verb."""
+        return (*self.commands, *COMMANDS)
+
+    @property
+    def all_nouns(self) -> tuple[Noun, ...]:
+        return (*NOUNS, *self.nouns)
+
+
+NOTHING_FURTHER: Final = Further()
+
+
+def build(further: Further = NOTHING_FURTHER) -> App:
+    """Returns the command line."""
     app = App(
         name="tollbar",
         help=HELP,
@@ -101,9 +121,9 @@ def build(further: Sequence[Command] = ()) -> App:
         exit_on_error=False,
         print_error=False,
     )
-    for command in (*further, *COMMANDS):
+    for command in further.all_commands:
         app.command(command.function, name=command.name, help=command.summary, group=command.group)
-    for noun in NOUNS:
+    for noun in further.all_nouns:
         part = App(name=noun.name, help=noun.summary, group=noun.group)
         for verb, function in noun.verbs.items():
             part.command(function, name=verb)
