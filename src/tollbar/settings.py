@@ -29,6 +29,14 @@ class Settings(BaseSettings):
             "the file vault.key of the data directory."
         ),
     ] = None
+    artifacts_url: Annotated[
+        str | None,
+        Field(
+            description="Storage of artifacts and datasets that several machines share: s3://BUCKET/PREFIX (with"
+            " AWS_ACCESS_KEY_ID, AWS_REGION, AWS_ENDPOINT_URL, ...), gs://, az:// or file:///FOLDER; absent: a folder"
+            " of the data directory."
+        ),
+    ] = None
     host: Annotated[str, Field(description="Address to listen on.")] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535, description="Port to listen on; 0 takes any free one.")] = 8787
     public_url: Annotated[str | None, Field(description="Origin under which clients reach the server.")] = None

@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tollbar.artifacts.blobs import BlobStore, local_blobs
+from tollbar.artifacts.blobs import BlobStore
+from tollbar.artifacts.errors import ForeignStore
+from tollbar.artifacts.stores import open_blobs
+from tollbar.datasets import service as datasets
 from tollbar.db import migrate
 from tollbar.db.datadir import HeldDirectory, hold_directory, read_server_facts
 from tollbar.db.embedded import EmbeddedServer
@@ -46,7 +49,8 @@ class Installation:
 async def own(stack: AsyncExitStack, settings: Settings) -> Installation:
     """Opens the installation of a data directory, migrated; without a URL the embedded database is started.
 
-    Raises `DataDirectoryHeld`, `EmbeddedDatabaseFailed`, `DatabaseUnreachable`, `DatabaseTooNew`.
+    Raises `DataDirectoryHeld`, `EmbeddedDatabaseFailed`, `DatabaseUnreachable`, `DatabaseTooNew`, and
+    those of the storage of artifacts.
     """
     data_dir = made(settings.data_dir)
     held = hold_directory(data_dir)
@@ -59,13 +63,14 @@ async def own(stack: AsyncExitStack, settings: Settings) -> Installation:
     await asyncio.to_thread(migrate_engine, url)
     alone = settings.database_url is None
     database = open_database(url, pool_size=_OWNER_CONNECTIONS, may_restart=not alone)
-    return _opened(stack, settings, data_dir, database, alone=alone, lost=lost)
+    return await _opened(stack, settings, data_dir, database, alone=alone, lost=lost)
 
 
 async def join(stack: AsyncExitStack, settings: Settings, *, connections: int) -> Installation:
     """Opens an installation that is there and current: by its URL, or beside the server of the same data directory.
 
-    Raises `NoDatabase`, `DatabaseUnreachable`, `DatabaseTooNew` and `DatabaseBehind`.
+    Raises `NoDatabase`, `DatabaseUnreachable`, `DatabaseTooNew`, `DatabaseBehind`, and those of the storage of
+    artifacts.
     """
     data_dir = made(settings.data_dir)
     url, lost = settings.database_url, _never
@@ -76,7 +81,7 @@ async def join(stack: AsyncExitStack, settings: Settings, *, connections: int) -
         url, lost = owner["database_url"], _owner_ends(data_dir, owner["pid"])
     await asyncio.to_thread(migrate.require_current, url)
     database = open_database(url, pool_size=connections)
-    return _opened(stack, settings, data_dir, database, alone=False, lost=lost)
+    return await _opened(stack, settings, data_dir, database, alone=False, lost=lost)
 
 
 async def database_url(stack: AsyncExitStack, settings: Settings) -> str:
@@ -117,7 +122,7 @@ async def _embedded(stack: AsyncExitStack, settings: Settings, held: HeldDirecto
     return server
 
 
-def _opened(
+async def _opened(
     stack: AsyncExitStack,
     settings: Settings,
     data_dir: Path,
@@ -127,8 +132,18 @@ def _opened(
     lost: Watch,
 ) -> Installation:
     stack.push_async_callback(database.close)
-    blobs = local_blobs(data_dir / "blobs")
+    blobs = open_blobs(settings.artifacts_url, data_dir / "blobs")
+    await blobs.check()
+    await _require_same(database, blobs)
     return Installation(settings, data_dir, database, blobs, SystemClock(), alone, lost)
+
+
+async def _require_same(database: Database, blobs: BlobStore) -> None:
+    """Raises `ForeignStore` when the installation keeps its artifacts elsewhere: its Trials would fail one by one."""
+    async with database.session() as session:
+        known = await datasets.blob_in_use(session)
+    if known is not None and not await blobs.exists(known):
+        raise ForeignStore(known)
 
 
 async def _never() -> None:

@@ -255,6 +255,11 @@ async def tasks_page(
     return Page([task_object(found, row) for row in cut.items], cut.next_cursor)
 
 
+async def blob_in_use(session: AsyncSession) -> str | None:
+    """Returns the name of a blob that every store of this installation has; None before the first dataset."""
+    return await store.any_blob(session)
+
+
 async def task_files(blobs: Blobs, files_sha256: str) -> dict[str, bytes]:
     """Returns the files of a stored task by path."""
     packed = await blobs.get(files_sha256)

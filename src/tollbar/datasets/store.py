@@ -42,6 +42,11 @@ async def any_version(session: AsyncSession, name: str, label: str) -> DatasetVe
     return await session.scalar(select(row).where(row.name == name, row.version == label))
 
 
+async def any_blob(session: AsyncSession) -> str | None:
+    """Returns the name of a blob that the store must have, whoever may see it; None before the first dataset."""
+    return await session.scalar(select(DatasetTaskRow.files_sha256).limit(1))
+
+
 async def add_version(
     session: AsyncSession, dataset_type: str, row: dict[str, Any], tasks: Sequence[dict[str, Any]]
 ) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ import structlog
 
 from tollbar.agents import service as profiles
 from tollbar.artifacts import service as artifacts
+from tollbar.artifacts.errors import StoreUnreachable
 from tollbar.budget.schemas import Purpose as Payer
 from tollbar.datasets import variables
 from tollbar.datasets.taskfile import ImagePlan
@@ -220,4 +222,7 @@ async def keep_log(tools: TrialTools, found: WorkingSet, name: str, path: Path) 
 def internal_error(found: WorkingSet, what: str) -> Failure:
     """Logs the exception that is being handled and returns the failure that stands for it."""
     _log.exception(what, job_id=found.job.id, trial_id=found.trial.id, try_no=found.try_no)
+    error = sys.exc_info()[1]
+    if isinstance(error, StoreUnreachable):
+        return Failure(Reason.INTERNAL_ERROR, "storage", error.message)
     return Failure(Reason.INTERNAL_ERROR, None, "Something went wrong inside the server.")

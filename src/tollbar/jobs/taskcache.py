@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import shutil
+import tempfile
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -74,6 +76,17 @@ class TaskCache:
 
 
 def _unpack(files: Mapping[str, bytes], folder: Path) -> None:
-    # A half-written folder of a killed worker is made anew: the content is the key, nothing else depends on it.
-    shutil.rmtree(folder, ignore_errors=True)
-    packing.write_files(files, folder)
+    """Makes the folder whole or not at all: several workers of one machine may share the cache."""
+    if folder.exists():
+        return
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    half = Path(tempfile.mkdtemp(prefix=".half-", dir=folder.parent))
+    try:
+        packing.write_files(files, half / "files")
+        try:
+            (half / "files").rename(folder)
+        except OSError as error:
+            if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
+                raise  # else another worker was first, with the same content
+    finally:
+        shutil.rmtree(half, ignore_errors=True)
