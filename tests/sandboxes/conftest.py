@@ -250,6 +250,10 @@ class Host:
         files = [Path(path, "cgroup.procs") for path, _, _ in os.walk(folder)]
         return {int(pid) for file in files for pid in file.read_text().split()}
 
+    def descriptors(self) -> set[str]:
+        """Returns the numbers of the descriptors that this process has open."""
+        return {entry.name for entry in Path("/proc/self/fd").iterdir()}
+
     def cgroups(self, part: str) -> list[str]:
         """Returns the control groups whose name holds a text."""
         return [path for path, _, _ in os.walk("/sys/fs/cgroup") if part in path]

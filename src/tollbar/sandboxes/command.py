@@ -64,7 +64,7 @@ class Ran:
 class Command:
     """A command under way. `start` brings it up to where its shell waits; `is_killed`: the server wants it dead.
 
-    Whatever happens in `run`, the command is dead when that returns or raises.
+    Whatever happens in `run`, the command is dead when that returns or raises. `begun` is set when the tenant has it.
     """
 
     def __init__(
@@ -76,6 +76,7 @@ class Command:
         self._process: Running | None = None
         self._capture: Capture | None = None
         self._drained = asyncio.Event()
+        self.begun = asyncio.Event()
         self._supervision: asyncio.Task[tuple[End, Breach | None]] | None = None
 
     def signal(self) -> None:
@@ -129,6 +130,7 @@ class Command:
             return End.LATE, None
         if not begun:
             return End.UNSTARTED, None
+        self.begun.set()
         watcher = asyncio.create_task(watch(process.pid_namespace, bounds.upper, bounds.limits, bounds.levels))
         try:
             first = asyncio.FIRST_COMPLETED

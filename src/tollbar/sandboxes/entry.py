@@ -156,22 +156,32 @@ class Entrance:
         self._requests: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
-    async def enter(self, target: Target, argv: Sequence[str], admission: Admission) -> Entry:
+    async def enter(
+        self, target: Target, argv: Sequence[str], admission: Admission, terminal: int | None = None
+    ) -> Entry:
         """Returns a command that is in the sandbox and in its group; its shell waits for the environment.
 
+        `terminal` is the command's end of one that it gets in the place of its streams; its output is empty then.
         Raises `EntryFailed`. A cancellation leaves nothing.
         """
         for _ in range(_TRIES):
             requests = self._open()
             try:
-                return await self._enter(requests, target, argv, admission)
+                return await self._enter(requests, target, argv, admission, terminal)
             except _HelperGone:
                 if requests is self._requests:
                     await self.close()
         msg = "the helper ended"
         raise EntryFailed(msg)
 
-    async def _enter(self, requests: socket.socket, target: Target, argv: Sequence[str], admission: Admission) -> Entry:
+    async def _enter(
+        self,
+        requests: socket.socket,
+        target: Target,
+        argv: Sequence[str],
+        admission: Admission,
+        terminal: int | None,
+    ) -> Entry:
         loop = asyncio.get_running_loop()
         with contextlib.ExitStack() as ours:
             with contextlib.ExitStack() as theirs:
@@ -179,9 +189,10 @@ class Entrance:
                 channel, far_channel = _sockets(ours, theirs)
                 stdout, far_stdout = pipe(ours, theirs, self._identity)
                 stderr, far_stderr = pipe(ours, theirs, self._identity)
-                far = [far_control.fileno(), far_channel.fileno(), far_stdout, far_stderr]
+                streams = [far_stdout, far_stderr] if terminal is None else [terminal, terminal]
+                far = [far_control.fileno(), far_channel.fileno(), *streams]
                 await _send(requests, [*far, target.owner, target.process_1])
-            pid = await _announce(control, argv, target.ceilings)
+            pid = await _announce(control, argv, target.ceilings, terminal=terminal is not None)
             try:
                 pidfd = os.pidfd_open(pid)
                 ours.callback(os.close, pidfd)
@@ -252,10 +263,10 @@ async def _send(requests: socket.socket, descriptors: list[int]) -> None:
             return
 
 
-async def _announce(control: socket.socket, argv: Sequence[str], ceilings: Ceilings) -> int:
+async def _announce(control: socket.socket, argv: Sequence[str], ceilings: Ceilings, *, terminal: bool) -> int:
     """Says what shall be started and returns the pid of the process that waits to become it."""
     loop = asyncio.get_running_loop()
-    facts = {"argv": list(argv), "env": {**START_ENV, "PWD": "/"}, **asdict(ceilings)}
+    facts = {"argv": list(argv), "env": {**START_ENV, "PWD": "/"}, **asdict(ceilings), "terminal": terminal}
     body = json.dumps(facts).encode()
     heard = b""
     try:

@@ -5,7 +5,8 @@ namespace. The socket of that number brings, for each command, one message with 
 command's channel, its two output pipes, the user namespace that owns the sandbox's other ones, and a pidfd of its
 process 1. A child is forked per command; everything else is said over the control socket:
 
-- in: the length of the request (4 bytes) and the request, JSON with `argv`, `env`, `nofile` and `file_bytes`;
+- in: the length of the request (4 bytes) and the request, JSON with `argv`, `env`, `nofile`, `file_bytes` and
+  `terminal` (whether standard output is a terminal, which then becomes standard input and the controlling terminal);
 - out: PID and the pid of the command's process, which waits; in: one byte that lets it go;
 - out: EXIT and its exit code (negative for a signal), or FAILED and an errno.
 
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import gc
 import json
 import os
@@ -25,6 +27,7 @@ import signal
 import socket
 import struct
 import sys
+import termios
 
 REQUESTS = 3
 NAME = b"tollbar-entry"
@@ -135,6 +138,9 @@ def become_tenant(
     for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
     os.setsid()
+    if request["terminal"]:
+        os.dup2(1, 0)
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     os.chdir("/")
     keep_capabilities(last_capability)
     argv, env = request["argv"], request["env"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import count
 from typing import Final
 
@@ -13,9 +13,10 @@ from tollbar.sandboxes.command import End, Ran
 from tollbar.sandboxes.entry import Admission, Entrance, EntryFailed
 from tollbar.sandboxes.errors import EnvironmentStartFailed, SandboxLost
 from tollbar.sandboxes.holder import Holder, start_holder
-from tollbar.sandboxes.interface import SandboxSpec
+from tollbar.sandboxes.interface import ExecResult, SandboxSpec
 from tollbar.sandboxes.process import Running, settle
 from tollbar.sandboxes.sandbox_base import BwrapSandbox, Setting
+from tollbar.sandboxes.terminal import CommandTerminal, TerminalPair
 
 HOLDER_LEAF: Final = "holder"
 RUN_LEAF: Final = "run"
@@ -57,6 +58,40 @@ class HeldSandbox(BwrapSandbox):
         if holder is not None:
             holder.signal()
 
+    async def interactive(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout_s: float,
+        rows: int = 24,
+        columns: int = 80,
+    ) -> CommandTerminal:
+        """Returns the terminal of a command that is under way. Raises what `exec` raises, and `ValueError` for a size.
+
+        Its end, whichever it is, leaves background processes to the world unless `timeout_s` passed or `close` ended
+        it. Whoever asks must `close` the terminal.
+        """
+        order = self._order(argv, cwd, env, timeout_s)
+        pair = TerminalPair(self._setting.identity, rows, columns)
+        command = self._command(lambda words: self._start(words, pair.far))
+        run = asyncio.create_task(self._run(command, order))
+        begun = asyncio.create_task(command.begun.wait())
+        try:
+            await asyncio.wait({run, begun}, return_when=asyncio.FIRST_COMPLETED)
+            if not command.begun.is_set():
+                await run
+        except BaseException:
+            run.cancel()
+            await settle(asyncio.create_task(_over(run)))
+            pair.close()
+            raise
+        finally:
+            begun.cancel()
+        pair.give_away()
+        return CommandTerminal(pair.near, run)
+
     def _admit(self) -> None:
         if self._destroyed:
             msg = "a destroyed sandbox takes no command"
@@ -65,7 +100,7 @@ class HeldSandbox(BwrapSandbox):
     def _take(self) -> None:
         """Any number may be taken."""
 
-    async def _start(self, command: Sequence[str]) -> Running:
+    async def _start(self, command: Sequence[str], terminal: int | None = None) -> Running:
         holder = await self._world()
         leaf = self._new_leaf()
 
@@ -78,7 +113,7 @@ class HeldSandbox(BwrapSandbox):
 
         admission = Admission(join, lambda: not self._killed, end_others)
         try:
-            return await self._entrance.enter(holder.target, command, admission)
+            return await self._entrance.enter(holder.target, command, admission, terminal)
         except EntryFailed as error:
             if not holder.lives():
                 raise _lost() from None
@@ -143,6 +178,10 @@ class HeldSandbox(BwrapSandbox):
 
     def _was_ended_outside(self, ran: Ran) -> bool:
         return ran.exit_code is None or self._holder is None or not self._holder.lives()
+
+
+async def _over(run: asyncio.Task[ExecResult]) -> None:
+    await asyncio.wait({run})
 
 
 async def _end(holder: Holder) -> None:

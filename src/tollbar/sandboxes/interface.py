@@ -287,6 +287,50 @@ class Sandbox(Protocol):
         ...
 
 
+class Terminal(Protocol):
+    """The terminal of a command that runs in a held sandbox; whoever has it must `close` it."""
+
+    async def read(self) -> bytes:
+        """Returns what was printed next, at most 64 KiB; empty when the command has ended and all was read."""
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """Types bytes; waits while the command does not read. What nobody reads any more is dropped."""
+        ...
+
+    def resize(self, rows: int, columns: int) -> None:
+        """Tells the command the size of the window, in characters. Raises `ValueError` for an impossible one."""
+        ...
+
+    async def ended(self) -> ExecResult:
+        """Returns how the command ended (its output is empty), as soon as it has. Raises what `exec` raises."""
+        ...
+
+    async def close(self) -> None:
+        """Ends the command with everything that it started; safe to repeat."""
+        ...
+
+
+class EnterableSandbox(Sandbox, Protocol):
+    """A held sandbox that somebody can look into."""
+
+    async def interactive(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout_s: float,
+        rows: int = 24,
+        columns: int = 80,
+    ) -> Terminal:
+        """Starts one command on a terminal of its own, e.g. a shell, and returns that terminal.
+
+        Raises what `exec` raises, and `ValueError` for an impossible size.
+        """
+        ...
+
+
 class SandboxProvider(Protocol):
     """One backend."""
 
@@ -336,7 +380,7 @@ class SandboxProvider(Protocol):
         """
         ...
 
-    async def attach(self, name: SandboxName) -> Sandbox:
+    async def attach(self, name: SandboxName) -> EnterableSandbox:
         """Returns a sandbox of this process, or a kept one on its files, in the form `held`; or `SandboxLost`."""
         ...
 

@@ -104,14 +104,31 @@ class BwrapSandbox(ABC):
         `EnvironmentStartFailed` when the command was never reached, and `SandboxLost` when `kill` or somebody outside
         ended it.
         """
-        self._admit()
+        order = self._order(argv, cwd, env, timeout_s, output, max_output_bytes)
+        return await self._run(self._command(self._start), order)
+
+    def _order(
+        self,
+        argv: Sequence[str],
+        cwd: str | None,
+        env: Mapping[str, str] | None,
+        timeout_s: float,
+        output: Path | None = None,
+        max_output_bytes: int = 0,
+    ) -> Order:
         text = environment_text({**START_ENV, "IS_SANDBOX": "1", **self._spec.env, **(env or {})})
-        order = Order(enter(self._absolute(cwd), argv), text, timeout_s, output, max_output_bytes)
+        return Order(enter(self._absolute(cwd), argv), text, timeout_s, output, max_output_bytes)
+
+    def _command(self, start: Callable[[Sequence[str]], Awaitable[Running]]) -> Command:
+        return Command(start, self._bounds, lambda: self._killed)
+
+    async def _run(self, command: Command, order: Order) -> ExecResult:
+        """Runs a command to its end; every process that must not outlive it is dead when this returns or raises."""
+        self._admit()
         if not self._running:
             self._killed = False
         self._take()
         before = self._count()
-        command = Command(self._start, self._bounds, lambda: self._killed)
         self._running.add(command)
         self._idle.clear()
         try:
