@@ -12,6 +12,8 @@ APP_COMMANDS: Final = (
     ("serve", "tollbar.app.serve:serve", "Serve the interfaces only; workers do the work."),
     ("worker", "tollbar.app.worker:worker", "Run Trials only, for servers on this or other machines."),
     ("migrate", "tollbar.app.migrate:migrate", "Bring the database up to date."),
+    ("backup", "tollbar.app.backup:backup", "Write everything into one file, while the server runs."),
+    ("restore", "tollbar.app.restore:restore", "Make an installation from a backup, in an empty place."),
     ("sign-in", "tollbar.app.sign_in:sign_in", "Print a fresh sign-in link of the server on this machine."),
     ("doctor", "tollbar.app.doctor:doctor", "Check this machine, and say how to fix what is wrong."),
 )

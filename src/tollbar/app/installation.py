@@ -109,6 +109,11 @@ async def open_vault(settings: Settings, database: Database) -> Vault:
     return vault
 
 
+def stored_blobs(settings: Settings, folder: Path | None = None) -> BlobStore:
+    """Returns where this installation keeps artifacts; `folder` stands for the one in the data directory."""
+    return open_blobs(settings.artifacts_url, folder or made(settings.data_dir) / "blobs")
+
+
 def made(folder: Path) -> Path:
     """Returns the absolute path of a folder, made private when it is missing."""
     path = folder.expanduser().resolve()
@@ -132,7 +137,7 @@ async def _opened(
     lost: Watch,
 ) -> Installation:
     stack.push_async_callback(database.close)
-    blobs = open_blobs(settings.artifacts_url, data_dir / "blobs")
+    blobs = stored_blobs(settings)
     await blobs.check()
     await _require_same(database, blobs)
     return Installation(settings, data_dir, database, blobs, SystemClock(), alone, lost)

@@ -51,3 +51,9 @@ async def one(session: AsyncSession, actor: Principal, trial_id: str, artifact_i
             ArtifactRow.project_id == actor.project_id,
         )
     )
+
+
+async def blobs(session: AsyncSession) -> set[str]:
+    """Returns the blobs that artifacts of any project name and that must be there."""
+    query = select(ArtifactRow.sha256).where(ArtifactRow.sha256.is_not(None), ArtifactRow.state != "expired").distinct()
+    return {name for name in await session.scalars(query) if name is not None}

@@ -179,3 +179,11 @@ async def tasks(
     if digest is not None:
         query = query.where(row.digest == digest)
     return list(await session.scalars(query.order_by(row.name.collate("C"))))
+
+
+async def blobs(session: AsyncSession) -> set[str]:
+    """Returns the blobs that versions and tasks of any project name."""
+    named = set(await session.scalars(select(DatasetTaskRow.files_sha256).distinct()))
+    for manifest in await session.scalars(select(DatasetVersionRow.manifest)):
+        named.update(file["digest"].removeprefix("sha256:") for file in manifest["files"])
+    return named

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from tollbar.kit.errors import TollbarError
@@ -122,4 +123,57 @@ class DatabaseOwnerEnded(TollbarError):
         super().__init__(
             f"The server on {data_dir} (process {pid}), whose database this process used, has ended.",
             hint="Start it again, then this process.",
+        )
+
+
+class DatabaseTooOld(TollbarError):
+    """The server is of an older PostgreSQL than the one that a backup was made with."""
+
+    code = "DATABASE_TOO_OLD"
+    status = 409
+
+    def __init__(self, server: int, needed: int) -> None:
+        super().__init__(
+            f"The database server is PostgreSQL {server}; the backup was made with {needed}.",
+            hint=f"Restore to a server of PostgreSQL {needed} or newer, or to the embedded one.",
+            server=server,
+            needed=needed,
+        )
+
+
+class DatabaseToolMissing(TollbarError):
+    """No client program of PostgreSQL here fits the server's version."""
+
+    code = "DATABASE_TOOL_MISSING"
+    status = 503
+
+    def __init__(self, program: str, needed: str, known: Sequence[int]) -> None:
+        have = f"here is {', '.join(str(major) for major in known)}" if known else "none is here"
+        super().__init__(
+            f"This needs {program} of PostgreSQL {needed}; {have}.",
+            hint=f"Install PostgreSQL's client programs of that version, so that {program} is on the PATH.",
+            program=program,
+        )
+
+
+class DatabaseToolFailed(TollbarError):
+    """A client program of PostgreSQL ended with an error; the message ends with what it said."""
+
+    code = "DATABASE_TOOL_FAILED"
+    status = 503
+
+    def __init__(self, program: str, returncode: int, said: str) -> None:
+        super().__init__(f"{program} ended with status {returncode}: {said or 'it said nothing'}", program=program)
+
+
+class RestoreTargetNotEmpty(TollbarError):
+    """A backup is restored into an empty place only: nothing that is there is ever overwritten."""
+
+    code = "RESTORE_TARGET_NOT_EMPTY"
+    status = 409
+
+    def __init__(self, found: str) -> None:
+        super().__init__(
+            f"A backup is restored into an empty place only: {found}.",
+            hint="Choose another --data-dir or another database, or remove what is there yourself.",
         )

@@ -68,6 +68,15 @@ def require_current(url: str) -> None:
         raise DatabaseBehind(state.current, state.head)
 
 
+def require_known(revision: str | None) -> None:
+    """Returns when this release knows that revision, so that it can bring it up to date. Raises `DatabaseTooNew`."""
+    config = Config()
+    config.set_main_option("script_location", "tollbar.db:migrations")
+    scripts = ScriptDirectory.from_config(config)
+    if revision is not None and revision not in {script.revision for script in scripts.walk_revisions()}:
+        raise DatabaseTooNew(revision, scripts.get_current_head() or "")
+
+
 def _state(connection: Connection) -> MigrationState:
     scripts = ScriptDirectory.from_config(_config(connection))
     head = scripts.get_current_head() or ""

@@ -26,6 +26,8 @@ class Lock(IntEnum):
     RECONCILER = 3
     RETENTION = 4
     SEEDS = 5
+    BLOBS = 6
+    """Blobs are being removed, or copied by a backup."""
 
 
 async def take_turns(session: AsyncSession, lock: Lock) -> None:
