@@ -26,11 +26,12 @@ class Running:
     data_dir: Path
     options: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
+    port: int = 0
     process: subprocess.Popen[str] | None = None
     facts: dict[str, Any] = field(default_factory=dict)
 
     def start(self) -> Running:
-        words = [sys.executable, "-m", "tollbar", "up", "--json", "--no-browser", "--port", "0"]
+        words = [sys.executable, "-m", "tollbar", "up", "--json", "--no-browser", "--port", str(self.port)]
         with (self.data_dir.parent / "server.log").open("ab") as log:
             self.process = subprocess.Popen(
                 [*words, "--data-dir", str(self.data_dir), *self.options],

@@ -33,7 +33,7 @@ def _read(http: httpx2.Client, path: str, answers: dict[str, tuple[int, Any]]) -
     answer = http.get(path)
     if answer.headers.get("content-type", "").startswith("application/json"):
         content = answer.json()
-        answers[path] = answer.status_code, content
+        answers[path] = answer.status_code, _said(content)
         cursor = content.get("next_cursor") if isinstance(content, dict) else None
         if cursor and "items" in content and "limit" not in path:
             _read(http, f"{path.partition('?')[0]}?cursor={cursor}", answers)
@@ -45,6 +45,13 @@ def _read(http: httpx2.Client, path: str, answers: dict[str, tuple[int, Any]]) -
     answers[path] = answer.status_code, [kind, hashlib.sha256(body).hexdigest(), len(body)]
 
 
+def _said(content: Any) -> Any:
+    """Returns an answer without the time at which it was given."""
+    if isinstance(content, dict):
+        return {name: _said(value) for name, value in content.items() if name != "observed_at"}
+    return [_said(value) for value in content] if isinstance(content, list) else content
+
+
 def _lasting(page: str) -> str:
     """Returns a page without what differs at every look: how long ago things were."""
     return re.sub(r"\b\d+ (?:s|min|h|d) ago\b|just now", "", page)
@@ -54,7 +61,7 @@ def _pages(http: httpx2.Client, path: str, answers: dict[str, tuple[int, Any]]) 
     query = "?limit=2"
     while True:
         answer = http.get(f"{path}{query}").json()
-        answers[f"{path}{query}"] = 200, answer
+        answers[f"{path}{query}"] = 200, _said(answer)
         if not answer.get("next_cursor"):
             return
         query = f"?limit=2&cursor={answer['next_cursor']}"

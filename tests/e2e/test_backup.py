@@ -40,7 +40,7 @@ def _restore(server: Running, file: Path, data_dir: Path) -> dict:
 @pytest.mark.slow
 def test_after_backup_wipe_and_restore_every_read_route_answers_as_before(fresh: Running, tmp_path: Path) -> None:
     fresh.start()
-    port = fresh.url.rpartition(":")[2]
+    port = int(fresh.url.rpartition(":")[2])
     for profile in ("tollbar/oracle", "tollbar/nop"):
         fresh.cli("jobs", "submit", "demo/mini@1", "--profile", profile, "--max-cost", "1", "--watch")
     key, cookies = fresh.key, _cookies(fresh)
@@ -54,7 +54,7 @@ def test_after_backup_wipe_and_restore_every_read_route_answers_as_before(fresh:
 
     restored = _restore(fresh, archive, fresh.data_dir)
     assert (restored["blobs"], restored["missing"]) == (facts["blobs"], [])
-    fresh.options = ("--port", port)
+    fresh.port = port
     fresh.start()
     assert fresh.key != key, "a backup has no key, only its hash; the machine's own is new"
     with _reader(fresh, key, cookies) as http:

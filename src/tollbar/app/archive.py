@@ -31,10 +31,11 @@ from tollbar.artifacts.inventory import StoredBlob
 FORMAT: Final = 1
 CONTAINS: Final = (
     "the whole database: datasets, Jobs, Trials, results, spending, people, projects",
-    "of keys, sign-in links and sessions: only their hashes",
+    "of keys, sign-in links and sessions: only their hashes; of the vault: secrets as they are stored, encrypted",
     "every stored artifact and task file",
 )
 LEFT_OUT: Final = (
+    "the key of the vault (vault.key in the data directory, or TOLLBAR_VAULT_KEY): keep it apart",
     "the local key of the server's machine (a new one is made at the next start), keys of providers, settings",
     "sandboxes, caches and logs",
 )
@@ -98,7 +99,7 @@ def write(
 ) -> Written:
     """Writes an archive into an open file; blocks (use a thread). A blob that is damaged or gone is left out.
 
-    `scratch` is a folder with room for the largest blob.
+    `scratch` is a folder that takes a copy of the largest blob.
     """
     size = dump.seek(0, os.SEEK_END)
     dump.seek(0)

@@ -32,7 +32,8 @@ def restore(
     """Make an installation from a backup, in an empty data directory and an empty database.
 
     Every file of the backup is checked. An older backup is brought up to date. Jobs that ran when the backup was made
-    go on when a server starts. Keys work as before; the machine's own key is made anew at the first start.
+    go on when a server starts. Keys work as before; the machine's own key is made anew at the first start. The key of
+    the vault is in no backup: put the old vault.key into the data directory, before or after.
 
     Example: tollbar restore tollbar-2026-12-01.tar --data-dir ./restored
     """
@@ -64,13 +65,14 @@ async def _restore(settings: Settings, file: Path) -> dict[str, Any]:
     from tollbar.db.datadir import LOCK_FILE, hold_directory
     from tollbar.db.errors import RestoreTargetNotEmpty
     from tollbar.db.migrate import require_known
+    from tollbar.vault.keys import KEY_FILE
 
     head = await asyncio.to_thread(archive.read_head, file)
     require_known(head["revision"])
     async with AsyncExitStack() as stack:
         data_dir = made(settings.data_dir)
         stack.callback(hold_directory(data_dir).release)
-        found = sorted(path.name for path in data_dir.iterdir() if path.name != LOCK_FILE)
+        found = sorted(path.name for path in data_dir.iterdir() if path.name not in {LOCK_FILE, KEY_FILE})
         if found:
             raise RestoreTargetNotEmpty(f"{data_dir} has {', '.join(found[:5])}")
         work = data_dir / _WORK
