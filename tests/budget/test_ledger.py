@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from datetime import date
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,11 +13,12 @@ from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
 from tollbar.budget import service, store
-from tollbar.budget.schemas import Lease, Level, Purpose, Reached, Reserved, Wait
+from tollbar.budget.schemas import Chain, Lease, Level, Purpose, Reached, Reserved, Wait
 from tollbar.db.session import Database
 from tollbar.kit.ids import new_id
 
 USD = 10**12
+DAY = date(2026, 11, 30)
 RATE = USD // 100
 """0.01 USD a second."""
 
@@ -26,8 +28,10 @@ def lease(
 ) -> Lease:
     return Lease(
         id=f"lease_{name}",
-        chain=(budget_id,),
+        chain=Chain("prj_1", (budget_id,)),
+        day=DAY,
         subject=f"trial:{name}:1",
+        sku="envhub/metered",
         purpose=purpose,
         worker_id=worker,
         rate_pusd=RATE,
@@ -67,6 +71,7 @@ async def test_a_lease_is_reserved_in_full_and_settled_at_what_was_used(database
         "remaining_usd": "0.98",
         "state": "open",
         "stopped_by": None,
+        "warning": None,
     }
 
 
@@ -82,7 +87,7 @@ async def test_a_second_settlement_moves_no_money(database: Database) -> None:
 async def test_a_lease_that_fits_only_when_others_come_back_waits(database: Database) -> None:
     budget_id = await opened(database, 100 * RATE)
     assert isinstance(await reserve(database, lease(budget_id, "a")), Reserved)
-    assert await reserve(database, lease(budget_id, "b")) == Wait()
+    assert await reserve(database, lease(budget_id, "b")) == Wait(budget_id, Level.JOB, 60 * RATE)
     await settle(database, "a", 1)
     assert isinstance(await reserve(database, lease(budget_id, "b")), Reserved)
 
@@ -91,9 +96,9 @@ async def test_a_lease_that_can_never_fit_reaches_the_cap_and_names_it(database:
     budget_id = await opened(database, 60 * RATE)
     assert isinstance(await reserve(database, lease(budget_id, "a", seconds=60)), Reserved)
     # The open lease has used a second at least, and that one does not come back.
-    assert await reserve(database, lease(budget_id, "b")) == Reached(budget_id, 60 * RATE)
+    assert await reserve(database, lease(budget_id, "b")) == Reached(budget_id, Level.JOB, 60 * RATE)
     await settle(database, "a", 1)
-    assert await reserve(database, lease(budget_id, "c")) == Reached(budget_id, 60 * RATE)
+    assert await reserve(database, lease(budget_id, "c")) == Reached(budget_id, Level.JOB, 60 * RATE)
 
 
 async def test_a_stopped_budget_takes_no_reservation_and_one_caller_stopped_it(database: Database) -> None:
@@ -153,8 +158,8 @@ async def test_the_database_itself_refuses_to_pass_the_cap(database: Database) -
     budget_id = await opened(database, USD)
     with pytest.raises(IntegrityError, match="cap_holds"):
         async with database.transaction() as session:
-            rows = await store.locked(session, [budget_id])
-            rows[0].reserved_pusd = USD + 1
+            rows = await store.read(session, [budget_id])
+            rows[budget_id].reserved_pusd = USD + 1
             await session.flush()
 
 
@@ -220,7 +225,7 @@ async def test_a_renewal_that_has_not_begun_can_still_come_back_whole(database: 
     await reserve(database, lease(budget_id, "a"))
     await reserve(database, replace(lease(budget_id, "b"), starts_in_s=30.0))
     # One second of the first slice is gone and none of the second: 119 s could come back.
-    assert await reserve(database, lease(budget_id, "c", seconds=119)) == Wait()
+    assert isinstance(await reserve(database, lease(budget_id, "c", seconds=119)), Wait)
     assert isinstance(await reserve(database, lease(budget_id, "d", seconds=120)), Reached)
 
 
@@ -280,12 +285,13 @@ async def test_two_write_offs_over_the_same_budgets_in_other_orders_do_not_wait_
 
 async def test_a_chain_reserves_on_all_of_its_budgets_or_on_none(database: Database) -> None:
     async with database.transaction() as session:
-        outer = await service.open_budget(session, Level.PROJECT_DAY, "p:2026-11-30", 50 * RATE)
-        inner = await service.open_budget(session, Level.JOB, "job_1", 1000 * RATE)
-    both = replace(lease(inner, "a", seconds=40), chain=(outer, inner))
+        outer = await service.open_budget(session, Level.JOB, "job_1", 50 * RATE)
+        inner = await service.open_budget(session, Level.TRIAL, "trial_1", 1000 * RATE)
+    both = replace(lease(inner, "a", seconds=40), chain=Chain("prj_1", (outer, inner)))
     assert isinstance(await reserve(database, both), Reserved)
-    assert await reserve(database, replace(both, id="lease_b", seconds=30)) == Wait()
-    assert await reserve(database, replace(both, id="lease_c", seconds=51)) == Reached(outer, 51 * RATE)
+    waits, reached = replace(both, id="lease_b", seconds=30), replace(both, id="lease_c", seconds=51)
+    assert await reserve(database, waits) == Wait(outer, Level.JOB, 30 * RATE)
+    assert await reserve(database, reached) == Reached(outer, Level.JOB, 51 * RATE)
     async with database.session() as session:
         views = await service.views(session, [outer, inner])
     assert {view.reserved_pusd for view in views.values()} == {40 * RATE}
@@ -307,7 +313,7 @@ async def test_a_stopped_budget_stays_stopped_when_its_job_closes_it(database: D
     budget_id = await opened(database, RATE)
     refused = lease(budget_id, "a")
     async with database.transaction() as session:
-        await service.stop(session, Reached(budget_id, refused.worst_pusd), refused)
+        await service.stop(session, Reached(budget_id, Level.JOB, refused.worst_pusd), refused)
         await service.close(session, budget_id)
         view = await service.view(session, budget_id)
     assert (view.state, await calls(database)) == ("exceeded", {"lease_a": ("refused", "exceeded", None)})

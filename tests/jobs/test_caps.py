@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -11,7 +12,7 @@ from tests.jobs.checks import all_has_ended
 from tests.jobs.standin import Behaviour, Call, judges, solves
 from tests.jobs.world import METERED, ONE, SHARED_ONE, World
 
-from tollbar.budget.schemas import Lease, Purpose, Reached
+from tollbar.budget.schemas import Lease, Level, Purpose, Reached
 from tollbar.jobs import agent_phase, phase, store
 from tollbar.jobs.leases import CapReached
 from tollbar.jobs.tools import WorkingSet
@@ -82,6 +83,7 @@ async def test_what_stopped_a_job_is_named_and_kept(patient: World) -> None:
             "trial_id": trial["trial_id"],
             "worst_usd": "0.42",
         },
+        "warning": None,
     }
     refused = await world.rows("SELECT id, state, outcome, cost_pusd, worst_pusd FROM ledger_call")
     call = job["budget"]["stopped_by"]["call"]
@@ -166,8 +168,11 @@ async def working(world: World, attempts: int, **members: Any) -> tuple[str, lis
 
 
 def reached(found: WorkingSet) -> CapReached:
-    lease = Lease(f"lease_{found.trial.id}", found.chain, f"trial:{found.trial.id}:1", Purpose.AGENT, "w", 10**10, 60)
-    return CapReached(Reached(found.chain[0], lease.worst_pusd), lease)
+    lease = Lease(
+        f"lease_{found.trial.id}", found.chain, date(2026, 11, 30), f"trial:{found.trial.id}:1", "envhub/metered",
+        Purpose.AGENT, "w", 10**10, 60,
+    )  # fmt: skip
+    return CapReached(Reached(found.job.budget_id, Level.JOB, lease.worst_pusd), lease)
 
 
 async def test_many_trials_that_meet_the_cap_at_once_stop_the_job_once(world: World) -> None:

@@ -14,7 +14,7 @@ from tests.jobs.world import ONE, SteppedClock, World
 from tests.support import eventually
 
 from tollbar.budget import service as budget
-from tollbar.budget.schemas import Lease, Level, Purpose
+from tollbar.budget.schemas import Chain, Lease, Level, Purpose
 from tollbar.jobs.leases import CapReached, Meter, TryOver
 
 RATE = 10**10
@@ -37,7 +37,8 @@ class Case:
 
     def meter(self, **changes: Any) -> Meter:
         facts: dict[str, Any] = {
-            "database": self.database or self.world.database, "clock": self.clock, "chain": (self.budget_id,),
+            "database": self.database or self.world.database, "clock": self.clock,
+            "chain": Chain("prj_1", (self.budget_id,)), "sku": "envhub/metered",
             "trial_id": self.trial_id, "try_no": 1, "purpose": Purpose.AGENT, "worker_id": "w", "rate_pusd": RATE,
             "limit_s": 3605.0,
         }  # fmt: skip
@@ -69,7 +70,8 @@ class Case:
     async def other(self, seconds: int, name: str = "other") -> None:
         """Another Trial of the Job reserves so much."""
         async with self.world.database.transaction() as session:
-            lease = Lease(f"lease_{name}", (self.budget_id,), f"trial:{name}:1", Purpose.AGENT, "w", RATE, seconds)
+            chain, day = Chain("prj_1", (self.budget_id,)), self.clock.now().date()
+            lease = Lease(f"lease_{name}", chain, day, f"trial:{name}:1", "r", Purpose.AGENT, "w", RATE, seconds)
             await budget.reserve_lease(session, lease)
 
     async def other_ends(self, seconds: int, name: str = "other") -> None:

@@ -14,7 +14,7 @@ from tests.jobs.world import METERED, ONE, World
 from tests.support import eventually
 
 from tollbar.budget import service as budget
-from tollbar.budget.schemas import Lease, Purpose
+from tollbar.budget.schemas import Chain, Lease, Purpose
 from tollbar.jobs import endings, flows
 from tollbar.jobs.endings import Ending
 from tollbar.jobs.retries import Failure
@@ -185,10 +185,13 @@ async def test_ends_and_losses_of_one_job_at_once_do_not_wait_for_each_other_for
     """The last end closes the budget while a take-over writes off on it: both lock the Job first."""
     for _ in range(8):
         job_id, trials = await verifying(world, attempts=6, runner=METERED, max_cost_usd=100)
-        chain = (await world.value("SELECT budget_id FROM job WHERE id = :j", j=job_id),)
+        chain = Chain("prj_1", (await world.value("SELECT budget_id FROM job WHERE id = :j", j=job_id),))
+        day = world.clock.now().date()
         async with world.database.transaction() as session:
             for trial_id in trials:
-                lease = Lease(f"lease_{trial_id}", chain, f"trial:{trial_id}:1", Purpose.VERIFIER, "w", 10**9, 60)
+                lease = Lease(
+                    f"lease_{trial_id}", chain, day, f"trial:{trial_id}:1", "r", Purpose.VERIFIER, "w", 10**9, 60
+                )
                 await budget.reserve_lease(session, lease)
         lost, ended = trials[:3], trials[3:]
 

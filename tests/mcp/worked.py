@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from tests.mcp.world import World
 
 from tollbar.budget import service as budget
-from tollbar.budget.schemas import Lease, Purpose, Reserved
+from tollbar.budget.schemas import Chain, Lease, Purpose, Reserved
 from tollbar.jobs import endings
 from tollbar.jobs import store as jobs_store
 from tollbar.jobs.states import JobState, TrialState
@@ -80,7 +80,10 @@ async def spent(world: World, job_id: str, usd: float, *, reserved_usd: float = 
             if amount:
                 pusd = round(amount * PUSD)
                 name = new_id("lease")
-                lease = Lease(name, (job.budget_id,), f"trial:{name}:1", Purpose.AGENT, "worker", pusd, 1)
+                lease = Lease(
+                    name, Chain(job.project_id, (job.budget_id,)), job.created_at.date(), f"trial:{name}:1",
+                    "envhub/metered", Purpose.AGENT, "worker", pusd, 1,
+                )  # fmt: skip
                 assert isinstance(await budget.reserve_lease(session, lease), Reserved)
                 if settled:
                     await budget.settle_lease(session, name, pusd)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from enum import StrEnum
 from typing import Final
 
+from tollbar.kit.clock import wire_time
 from tollbar.kit.money import format_usd
 
 
@@ -58,7 +59,16 @@ class Level(StrEnum):
 
     @property
     def rank(self) -> int:
-        return {"project_day": 0, "job": 1, "trial": 2}[self.value]
+        return _LEVELS.index(self)
+
+    @classmethod
+    def of_rank(cls, rank: int) -> Level:
+        return _LEVELS[rank]
+
+
+_LEVELS: Final = tuple(Level)
+WARN_PERCENT: Final = 80
+"""Once so much of a cap is spent, its budget carries a warning."""
 
 
 class Purpose(StrEnum):
@@ -69,14 +79,48 @@ class Purpose(StrEnum):
 
 
 @dataclass(frozen=True)
+class Chain:
+    """The budgets that a call is charged to: those named, and the day of the project where the project limits it.
+
+    The day is looked up at each reservation, so that a Trial which goes on after midnight is charged to the new day.
+    """
+
+    project_id: str
+    budgets: tuple[str, ...]
+    """Ids of a Job's (or run's) budget and of what nests in it, outermost first."""
+    simulated: bool = False
+
+    def day_id(self, day: date) -> str:
+        """Returns the id of the project's budget for a UTC day."""
+        return day_budget_id(self.project_id, day, simulated=self.simulated)
+
+
+def day_budget_id(project_id: str, day: date, *, simulated: bool = False) -> str:
+    """Returns the id of a project's budget for a UTC day; what a scripted provider spends never uses a real one up."""
+    return f"bud_{project_id}_{day:%Y%m%d}_{'simulated' if simulated else 'real'}"
+
+
+def day_subject(project_id: str, day: date, *, simulated: bool = False) -> str:
+    return f"{Level.PROJECT_DAY.value}:{project_id}:{day.isoformat()}:{'simulated' if simulated else 'real'}"
+
+
+def trial_budget_id(trial_id: str) -> str:
+    """Returns the id of a Trial's own share of its Job, which all of its tries have together."""
+    return f"bud_{trial_id}"
+
+
+@dataclass(frozen=True)
 class Lease:
     """A slice of sandbox time to reserve: `seconds` at `rate_pusd` (pUSD a second)."""
 
     id: str
-    chain: tuple[str, ...]
-    """Budget ids, outermost first."""
+    chain: Chain
+    day: date
+    """The UTC day on which it is asked for."""
     subject: str
     """`trial:<id>:<try_no>`."""
+    sku: str
+    """The runner, `namespace/name`."""
     purpose: Purpose
     worker_id: str
     rate_pusd: int
@@ -97,16 +141,22 @@ class Reserved:
 
 
 @dataclass(frozen=True)
-class Wait:
+class Short:
+    """A budget of the chain, the outermost first, in which there is too little left for a lease of `worst_pusd`."""
+
+    budget_id: str
+    level: Level
+    worst_pusd: int
+
+
+@dataclass(frozen=True)
+class Wait(Short):
     """It does not fit now, but what is outstanding could still free enough: ask again soon."""
 
 
 @dataclass(frozen=True)
-class Reached:
+class Reached(Short):
     """The cap is reached: even if everything outstanding came back, the lease would not fit."""
-
-    budget_id: str
-    worst_pusd: int
 
 
 Decision = Reserved | Wait | Reached
@@ -130,6 +180,7 @@ class BudgetView:
     """Whose it was: `trial:<id>:<try_no>`."""
     stopped_scope: str | None
     stopped_worst_pusd: int | None
+    warned_at: datetime | None
 
     @property
     def spent_pusd(self) -> int:
@@ -145,6 +196,7 @@ class BudgetView:
             "remaining_usd": None if left is None else format_usd(left),
             "state": self.state.value,
             "stopped_by": self._stopped_by(),
+            "warning": warning_object(self.warned_at),
         }
 
     def _stopped_by(self) -> dict[str, str] | None:
@@ -165,3 +217,8 @@ class BudgetView:
             "price_snapshot": None,
             "unpriced_calls": 0,
         }
+
+
+def warning_object(warned_at: datetime | None) -> dict[str, object] | None:
+    """Returns the `warning` of a budget of which 80 % or more was spent, with the moment; else None."""
+    return None if warned_at is None else {"percent": WARN_PERCENT, "at": wire_time(warned_at)}

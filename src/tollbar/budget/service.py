@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import date
 from typing import Any
 
+import structlog
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from tollbar.budget import store
+from tollbar.budget.errors import UnknownBudget
 from tollbar.budget.schemas import (
+    WARN_PERCENT,
     BudgetState,
     BudgetView,
     CallState,
+    Chain,
     Decision,
     Lease,
     Level,
     Reached,
     Reserved,
     Wait,
+    trial_budget_id,
 )
 from tollbar.budget.tables import BudgetRow
 from tollbar.kit.ids import new_id
+
+_log = structlog.get_logger()
 
 
 async def open_budget(session: AsyncSession, level: Level, subject: str, cap_pusd: int | None) -> str:
@@ -30,30 +38,53 @@ async def open_budget(session: AsyncSession, level: Level, subject: str, cap_pus
     return budget_id
 
 
+async def open_shares(session: AsyncSession, trial_ids: Sequence[str], cap_pusd: int) -> None:
+    """Opens each Trial's own share of its Job, which all of its tries have together; repeating it changes nothing."""
+    subjects = {trial_budget_id(trial_id): f"{Level.TRIAL.value}:{trial_id}" for trial_id in trial_ids}
+    await store.add_budgets(session, Level.TRIAL.rank, cap_pusd, subjects)
+
+
 async def reserve_lease(session: AsyncSession, lease: Lease) -> Decision:
     """Reserves a slice of sandbox time on the whole chain, or says that it must wait, or that a cap is reached.
 
     Reached means: the slice does not fit although every outstanding reservation came back as far as it still can
     (an open lease keeps what it has used). Runs in the caller's transaction, which must end right after.
     """
-    rows = await store.locked(session, lease.chain)
+    rows = await _chain(session, lease.chain, lease.day)
+    short = await _short(session, rows, lease.worst_pusd)
+    if short is not None:
+        return short
+    expires_at = await store.reserve_lease(session, lease, [row.id for row in rows])
+    assert expires_at is not None, "the rows are locked and were just found to have enough"
+    return Reserved(expires_at)
+
+
+async def _chain(session: AsyncSession, chain: Chain, day: date) -> list[Any]:
+    """Locks and returns the budgets of a chain, with the project's day where the project limits it."""
+    rows = await store.lock_chain(session, chain, day)
+    found = {row.id for row in rows}
+    if missing := [budget_id for budget_id in chain.budgets if budget_id not in found]:
+        raise UnknownBudget(missing)
+    if chain.day_id(day) not in found and (not rows or rows[0].limited):
+        # The first call of a day. Its row is waited for behind inner ones only here, where nobody can hold it yet.
+        await store.open_day(session, chain, day)
+        rows = await store.lock_chain(session, chain, day)
+    return rows
+
+
+async def _short(session: AsyncSession, rows: Sequence[Any], worst_pusd: int) -> Wait | Reached | None:
+    """Returns which of the (locked) budgets has too little for `worst_pusd`, the outermost first; None: all have it."""
+    lacking = [row for row in rows if row.cap_pusd is not None and worst_pusd > _solid(row) - row.reserved_pusd]
+    used = await store.used_by_open_leases(session, [row.id for row in lacking]) if lacking else {}
     for row in rows:
-        if row.state != BudgetState.OPEN:
-            return Reached(row.id, lease.worst_pusd)
-        if row.cap_pusd is not None:
-            solid = row.cap_pusd - row.settled_pusd - row.overrun_pusd - await store.surely_gone(session, row.id)
-            if lease.worst_pusd > solid:
-                return Reached(row.id, lease.worst_pusd)
-    if any(_free(row) < lease.worst_pusd for row in rows if row.cap_pusd is not None):
-        return Wait()
-    done = await store.reserve(session, lease.chain, lease.worst_pusd)
-    assert done, "the rows are locked and were just found to have enough"
-    return Reserved(await store.add_lease(session, lease))
+        if row.state != BudgetState.OPEN or (row.id in used and worst_pusd > _solid(row) - used[row.id]):
+            return Reached(row.id, Level.of_rank(row.level), worst_pusd)
+    return Wait(lacking[0].id, Level.of_rank(lacking[0].level), worst_pusd) if lacking else None
 
 
-def _free(row: BudgetRow) -> int:
-    assert row.cap_pusd is not None
-    return row.cap_pusd - row.settled_pusd - row.overrun_pusd - row.reserved_pusd
+def _solid(row: Any) -> int:
+    """Returns what of a cap would be left if everything reserved came back."""
+    return row.cap_pusd - row.spent_pusd
 
 
 async def settle_lease(session: AsyncSession, lease_id: str, cost_pusd: int) -> bool:
@@ -89,39 +120,39 @@ async def _write_off(session: AsyncSession, calls: Sequence[Any], outcome: str) 
     for call in calls:
         sent = call.state == CallState.SENT
         to, cost_pusd = (CallState.WRITTEN_OFF, call.worst_pusd) if sent else (CallState.RELEASED, 0)
-        done += await _apply(session, call.id, to, outcome, cost_pusd)
+        done += await _end(session, call.id, to, outcome, cost_pusd)
     return done
 
 
 async def _end(session: AsyncSession, call_id: str, to: CallState, outcome: str, cost_pusd: int) -> bool:
-    await store.lock(session, await store.chain_of(session, call_id))
-    return await _apply(session, call_id, to, outcome, cost_pusd)
-
-
-async def _apply(session: AsyncSession, call_id: str, to: CallState, outcome: str, cost_pusd: int) -> bool:
-    ended = await store.end_call(session, call_id, to, outcome, cost_pusd)
-    if ended is None:
-        return False
-    await store.apply_end(session, ended)
-    return True
+    warned = await store.end_call(session, call_id, to, outcome, cost_pusd)
+    for budget_id in warned or ():
+        _log.warning("most of a cap is spent", budget=budget_id, percent=WARN_PERCENT)
+    return warned is not None
 
 
 async def stop(session: AsyncSession, reached: Reached, refused: Lease) -> bool:
     """Marks a budget as exceeded and keeps what did not fit; True for the one caller whose refusal did it.
 
-    That one then stops the Job.
+    A Trial's own share stops itself, and with it that Trial. The Job's cap and the project's day stop the budget of
+    the Job: a day goes on for others, and is over for them when they ask.
     """
     await store.add_refused(session, refused)
     return await store.move(
         session,
-        reached.budget_id,
+        reached.budget_id if reached.level is Level.TRIAL else refused.chain.budgets[0],
         BudgetState.EXCEEDED,
         came_from=BudgetState.OPEN,
         stopped_by=refused.id,
-        stopped_scope=Level.JOB.value,
+        stopped_scope=reached.level.value,
         stopped_worst_pusd=reached.worst_pusd,
         stopped_at=store.NOW,
     )
+
+
+async def close_shares(session: AsyncSession, trial_ids: Sequence[str]) -> None:
+    """Closes the shares of Trials that have ended."""
+    await store.close_open(session, [trial_budget_id(trial_id) for trial_id in trial_ids])
 
 
 async def close(session: AsyncSession, budget_id: str) -> None:
@@ -170,4 +201,5 @@ def _view(row: BudgetRow, subjects: Mapping[str, str]) -> BudgetView:
         stopped_subject=subjects.get(row.stopped_by or ""),
         stopped_scope=row.stopped_scope,
         stopped_worst_pusd=row.stopped_worst_pusd,
+        warned_at=row.warned_at,
     )

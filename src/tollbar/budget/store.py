@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
 from typing import Any, Final
 
-from sqlalchemy import Row, bindparam, insert, select, text, update
+from sqlalchemy import Row, bindparam, func, insert, null, select, text, tuple_, update
 from sqlalchemy.dialects.postgresql import ARRAY, TEXT
+from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from tollbar.budget.schemas import BudgetState, CallState, Lease
-from tollbar.budget.tables import BudgetRow, LedgerCallRow
+from tollbar.access.principal import Principal
+from tollbar.budget.schemas import WARN_PERCENT, BudgetState, CallState, Chain, Lease, day_subject
+from tollbar.budget.tables import BudgetRow, LedgerCallRow, SpendLimitRow
+from tollbar.kit.errors import InvalidCursor
+from tollbar.kit.paging import PageRequest
 
 NOW: Final = text("clock_timestamp()")
 """The database's own clock, as a value of a row."""
@@ -19,66 +25,102 @@ _OPEN_CALLS = ("reserved", "sent")
 
 _LOCK = text("SELECT id FROM budget WHERE id = ANY(:ids) ORDER BY level, id FOR UPDATE").bindparams(_IDS)
 
-# The conditional update alone keeps the cap; the lock before it only lets us name the row that refuses.
-_RESERVE = text(
+_LOCK_CHAIN = text(
     """
-    UPDATE budget SET reserved_pusd = reserved_pusd + :worst
-     WHERE id = ANY(:ids) AND state = 'open'
-       AND (cap_pusd IS NULL OR settled_pusd + overrun_pusd + reserved_pusd + :worst <= cap_pusd)
+    SELECT id, level, state, cap_pusd, settled_pusd + overrun_pusd AS spent_pusd, reserved_pusd,
+           EXISTS (SELECT FROM spend_limit WHERE project_id = :project AND day_cap_pusd IS NOT NULL) AS limited
+      FROM budget WHERE id = ANY(:ids) ORDER BY level, id FOR UPDATE OF budget
     """
 ).bindparams(_IDS)
 
-_INSERT_LEASE = text(
+# Of its own, after the lock: in one statement the constraint would be asked of what the rows were before the lock was
+# waited for. The conditional update alone keeps each cap; the lock lets us say which row refuses.
+_RESERVE_LEASE = text(
     """
-    INSERT INTO ledger_call (id, kind, purpose, budget_ids, subject, worker_id, rate_pusd, worst_pusd, state,
-                             sent_at, expires_at)
-    VALUES (:id, 'sandbox', :purpose, :ids, :subject, :worker, :rate, :worst, 'sent',
-            clock_timestamp() + make_interval(secs => :ahead),
-            clock_timestamp() + make_interval(secs => :ahead + :seconds))
+    WITH held AS (
+      UPDATE budget SET reserved_pusd = reserved_pusd + :worst
+       WHERE id = ANY(:ids) AND state = 'open'
+         AND (cap_pusd IS NULL OR settled_pusd + overrun_pusd + reserved_pusd + :worst <= cap_pusd)
+      RETURNING id)
+    INSERT INTO ledger_call (id, kind, purpose, budget_ids, project_id, day, subject, sku, simulated, worker_id,
+                             rate_pusd, worst_pusd, state, sent_at, expires_at)
+    SELECT :id, 'sandbox', :purpose, :ids, :project, :on, :subject, :sku, :simulated, :worker, :rate, :worst, 'sent',
+           clock_timestamp() + make_interval(secs => :ahead),
+           clock_timestamp() + make_interval(secs => :ahead + :seconds)
+     WHERE (SELECT count(*) FROM held) = cardinality(:ids)
     RETURNING expires_at
     """
 ).bindparams(_IDS)
 
+_OPEN_DAY = text(
+    """
+    INSERT INTO budget (id, level, subject, cap_pusd)
+    SELECT :day, 0, :subject, day_cap_pusd FROM spend_limit
+     WHERE project_id = :project AND day_cap_pusd IS NOT NULL
+    ON CONFLICT DO NOTHING
+    """
+)
+
 _INSERT_REFUSED = text(
     """
-    INSERT INTO ledger_call (id, kind, purpose, budget_ids, subject, worker_id, rate_pusd, worst_pusd, state, outcome,
-                             ended_at, expires_at)
-    VALUES (:id, 'sandbox', :purpose, :ids, :subject, :worker, :rate, :worst, 'refused', 'exceeded',
-            clock_timestamp(), clock_timestamp())
+    INSERT INTO ledger_call (id, kind, purpose, budget_ids, project_id, day, subject, sku, simulated, worker_id,
+                             rate_pusd, worst_pusd, state, outcome, ended_at, expires_at)
+    VALUES (:id, 'sandbox', :purpose, :ids, :project, :on, :subject, :sku, :simulated, :worker, :rate, :worst,
+            'refused', 'exceeded', clock_timestamp(), clock_timestamp())
     ON CONFLICT (id) DO NOTHING
     """
 ).bindparams(_IDS)
 
 # What an open lease has used so far can no longer come back; the rest of it still can.
-_GONE = text(
+_USED = text(
     """
-    SELECT coalesce(sum(least(worst_pusd,
-             rate_pusd * greatest(0, ceil(extract(epoch FROM clock_timestamp() - sent_at)))::bigint)), 0)::bigint
-      FROM ledger_call
-     WHERE budget_ids @> :ids AND kind = 'sandbox' AND state IN ('reserved', 'sent')
+    SELECT b.id, (
+             SELECT coalesce(sum(least(c.worst_pusd, c.rate_pusd
+                      * greatest(0, ceil(extract(epoch FROM clock_timestamp() - c.sent_at)))::bigint)), 0)
+               FROM ledger_call c
+              WHERE c.budget_ids @> ARRAY[b.id] AND c.kind = 'sandbox' AND c.state IN ('reserved', 'sent'))::bigint
+           AS pusd
+      FROM unnest(:ids) AS b(id)
     """
 ).bindparams(_IDS)
 
+# Budgets first, then the call, as everywhere; a call that ended before moves nothing.
 _END_CALL = text(
     """
-    UPDATE ledger_call
-       SET state = :to, outcome = :outcome, ended_at = clock_timestamp(),
-           cost_pusd = LEAST(CAST(:cost AS bigint), worst_pusd),
-           overrun_pusd = GREATEST(CAST(:cost AS bigint) - worst_pusd, 0)
-     WHERE id = :id AND state IN ('reserved', 'sent')
-     RETURNING budget_ids, kind, purpose, worst_pusd, cost_pusd, overrun_pusd
+    WITH chain AS MATERIALIZED (
+      SELECT id, warned_at FROM budget
+       WHERE id = ANY((SELECT budget_ids FROM ledger_call WHERE id = :id AND state IN ('reserved', 'sent'))::text[])
+       ORDER BY level, id FOR UPDATE),
+    ended AS (
+      UPDATE ledger_call
+         SET state = :to, outcome = :outcome, ended_at = clock_timestamp(),
+             cost_pusd = LEAST(CAST(:cost AS bigint), worst_pusd),
+             overrun_pusd = GREATEST(CAST(:cost AS bigint) - worst_pusd, 0)
+       WHERE id = :id AND state IN ('reserved', 'sent') AND (SELECT count(*) FROM chain) >= 0
+      RETURNING budget_ids, kind, purpose, worst_pusd, cost_pusd, overrun_pusd, cost_pusd + overrun_pusd AS spent),
+    moved AS (
+      UPDATE budget b
+         SET reserved_pusd = b.reserved_pusd - e.worst_pusd, settled_pusd = b.settled_pusd + e.cost_pusd,
+             overrun_pusd = b.overrun_pusd + e.overrun_pusd,
+             verifier_pusd = b.verifier_pusd + CASE WHEN e.purpose = 'verifier' THEN e.spent ELSE 0 END,
+             model_pusd = b.model_pusd
+                          + CASE WHEN e.kind = 'model' AND e.purpose <> 'verifier' THEN e.spent ELSE 0 END,
+             warned_at = coalesce(b.warned_at, CASE
+               WHEN (b.settled_pusd + b.overrun_pusd + e.spent)::numeric * 100 >= b.cap_pusd::numeric * :warn
+               THEN clock_timestamp() END)
+        FROM ended e WHERE b.id = ANY(e.budget_ids)
+      RETURNING b.id, b.warned_at)
+    SELECT array_agg(moved.id) FILTER (WHERE moved.warned_at IS NOT NULL AND chain.warned_at IS NULL) AS warned
+      FROM ended LEFT JOIN moved ON true LEFT JOIN chain ON chain.id = moved.id
+     GROUP BY ended.budget_ids
     """
 )
 
-_APPLY = text(
-    """
-    UPDATE budget
-       SET reserved_pusd = reserved_pusd - :worst, settled_pusd = settled_pusd + :cost,
-           overrun_pusd = overrun_pusd + :overrun, model_pusd = model_pusd + :model,
-           verifier_pusd = verifier_pusd + :verifier
-     WHERE id = ANY(:ids)
-    """
-).bindparams(_IDS)
+
+async def add_budgets(session: AsyncSession, level: int, cap_pusd: int | None, subjects: Mapping[str, str]) -> None:
+    """Opens budgets (subject by id) of one level with one cap; those that exist stay as they are."""
+    rows = [{"id": key, "level": level, "subject": value, "cap_pusd": cap_pusd} for key, value in subjects.items()]
+    await session.execute(upsert(BudgetRow).on_conflict_do_nothing(), rows)
 
 
 async def add_budget(session: AsyncSession, budget_id: str, level: int, subject: str, cap_pusd: int | None) -> None:
@@ -90,28 +132,35 @@ async def lock(session: AsyncSession, budget_ids: Sequence[str]) -> None:
     await session.execute(_LOCK, {"ids": list(budget_ids)})
 
 
-async def locked(session: AsyncSession, budget_ids: Sequence[str]) -> list[BudgetRow]:
-    """Locks the rows and returns them, outermost first."""
-    await lock(session, budget_ids)
-    rows = await session.scalars(
-        select(BudgetRow)
-        .where(BudgetRow.id.in_(budget_ids))
-        .order_by(BudgetRow.level, BudgetRow.id)
-        .execution_options(populate_existing=True)
-    )
-    return list(rows)
+async def lock_chain(session: AsyncSession, chain: Chain, day: date) -> list[Row[Any]]:
+    """Locks a chain and the project's day, outermost first, and returns their rows as they are now.
+
+    `limited` on each says whether the project has a limit for its days, so that a day which is missing must be opened.
+    """
+    ids = [chain.day_id(day), *chain.budgets]
+    return list((await session.execute(_LOCK_CHAIN, {"ids": ids, "project": chain.project_id})).all())
 
 
-async def reserve(session: AsyncSession, budget_ids: Sequence[str], worst_pusd: int) -> bool:
-    """Reserves on every row of the chain or says no (the caller then rolls back)."""
-    result: Any = await session.execute(_RESERVE, {"ids": list(budget_ids), "worst": worst_pusd})
-    return result.rowcount == len(set(budget_ids))
+async def reserve_lease(session: AsyncSession, lease: Lease, budget_ids: Sequence[str]) -> datetime | None:
+    """Reserves on all of the (locked) budgets and writes the lease as sent; returns when it expires.
 
-
-async def add_lease(session: AsyncSession, lease: Lease) -> Any:
-    """Writes the lease as sent, counted on the database's clock, and returns when it expires."""
+    None: one of them refused; the caller then rolls back.
+    """
     times = {"seconds": lease.seconds, "ahead": lease.starts_in_s}
-    return await session.scalar(_INSERT_LEASE, _values(lease) | times)
+    return await session.scalar(_RESERVE_LEASE, _values(lease) | times | {"ids": list(budget_ids)})
+
+
+async def open_day(session: AsyncSession, chain: Chain, day: date) -> None:
+    """Opens the project's budget for a day at the limit that holds now; somebody else may have done so."""
+    subject = day_subject(chain.project_id, day, simulated=chain.simulated)
+    values = {"day": chain.day_id(day), "subject": subject, "project": chain.project_id}
+    await session.execute(_OPEN_DAY, values)
+
+
+async def used_by_open_leases(session: AsyncSession, budget_ids: Sequence[str]) -> dict[str, int]:
+    """Returns pUSD by budget that open sandbox leases have used already and that cannot come back."""
+    found = await session.execute(_USED, {"ids": list(budget_ids)})
+    return {row.id: row.pusd for row in found}
 
 
 async def add_refused(session: AsyncSession, lease: Lease) -> None:
@@ -123,45 +172,28 @@ def _values(lease: Lease) -> dict[str, Any]:
     return {
         "id": lease.id,
         "purpose": lease.purpose.value,
-        "ids": list(lease.chain),
+        "ids": list(lease.chain.budgets),
+        "project": lease.chain.project_id,
+        "on": lease.day,
         "subject": lease.subject,
+        "sku": lease.sku,
+        "simulated": lease.chain.simulated,
         "worker": lease.worker_id,
         "rate": lease.rate_pusd,
         "worst": lease.worst_pusd,
     }
 
 
-async def surely_gone(session: AsyncSession, budget_id: str) -> int:
-    """Returns pUSD of open sandbox leases on that row that were used already and cannot come back."""
-    return int(await session.scalar(_GONE, {"ids": [budget_id]}) or 0)
+async def end_call(
+    session: AsyncSession, call_id: str, to: CallState, outcome: str, cost_pusd: int
+) -> list[str] | None:
+    """Ends a call once and moves its money from reserved to settled on its chain; None: it had ended before.
 
-
-async def chain_of(session: AsyncSession, call_id: str) -> list[str]:
-    ids = await session.scalar(select(LedgerCallRow.budget_ids).where(LedgerCallRow.id == call_id))
-    return list(ids or [])
-
-
-async def end_call(session: AsyncSession, call_id: str, to: CallState, outcome: str, cost_pusd: int) -> Row[Any] | None:
-    """Ends a call once; None when somebody ended it before."""
-    values = {"id": call_id, "to": to.value, "outcome": outcome, "cost": cost_pusd}
-    return (await session.execute(_END_CALL, values)).one_or_none()
-
-
-async def apply_end(session: AsyncSession, ended: Row[Any]) -> None:
-    """Moves the money of an ended call from reserved to settled on its chain."""
-    spent = ended.cost_pusd + ended.overrun_pusd
-    verifier = spent if ended.purpose == "verifier" else 0
-    await session.execute(
-        _APPLY,
-        {
-            "ids": list(ended.budget_ids),
-            "worst": ended.worst_pusd,
-            "cost": ended.cost_pusd,
-            "overrun": ended.overrun_pusd,
-            "verifier": verifier,
-            "model": spent - verifier if ended.kind == "model" else 0,
-        },
-    )
+    Returns the budgets of which 80 % is spent now and was not before.
+    """
+    values = {"id": call_id, "to": to.value, "outcome": outcome, "cost": cost_pusd, "warn": WARN_PERCENT}
+    ended = (await session.execute(_END_CALL, values)).one_or_none()
+    return None if ended is None else list(ended.warned or ())
 
 
 async def open_calls(session: AsyncSession, *, subjects: Sequence[str] = (), workers: Sequence[str] = ()) -> list[Any]:
@@ -198,6 +230,15 @@ async def move(session: AsyncSession, budget_id: str, to: BudgetState, *, came_f
     return result.rowcount == 1
 
 
+async def close_open(session: AsyncSession, budget_ids: Sequence[str]) -> None:
+    """Closes those of the budgets that are open."""
+    await session.execute(
+        update(BudgetRow)
+        .where(BudgetRow.id.in_(budget_ids), BudgetRow.state == BudgetState.OPEN.value)
+        .values(state=BudgetState.CLOSED.value)
+    )
+
+
 async def read(session: AsyncSession, budget_ids: Sequence[str]) -> dict[str, BudgetRow]:
     rows = await session.scalars(
         select(BudgetRow).where(BudgetRow.id.in_(budget_ids)).execution_options(populate_existing=True)
@@ -227,3 +268,94 @@ async def spent_by_subject(session: AsyncSession, subjects: Sequence[str]) -> li
         {"ids": list(subjects)},
     )
     return list(found.all())
+
+
+# --- limits of projects, and what they have spent
+
+
+async def spend_limit(session: AsyncSession, project_id: str) -> SpendLimitRow | None:
+    query = select(SpendLimitRow).where(SpendLimitRow.project_id == project_id)
+    return await session.scalar(query.execution_options(populate_existing=True))
+
+
+async def set_spend_limit(
+    session: AsyncSession, project_id: str, values: Mapping[str, int | None], now: datetime, by: str
+) -> None:
+    """Writes the limits that are named; the others stay."""
+    facts = {**values, "changed_at": now, "changed_by": by}
+    statement = upsert(SpendLimitRow).values(project_id=project_id, **facts)
+    await session.execute(statement.on_conflict_do_update(index_elements=["project_id"], set_=facts))
+
+
+_SPENT = func.coalesce(
+    func.sum(func.coalesce(LedgerCallRow.cost_pusd, 0) + LedgerCallRow.overrun_pusd), 0
+)  # numeric: a sum of BIGINT
+_RESERVED = func.coalesce(func.sum(LedgerCallRow.worst_pusd).filter(LedgerCallRow.state.in_(_OPEN_CALLS)), 0)
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Sums in pUSD."""
+
+    spent_pusd: int
+    reserved_pusd: int
+
+
+async def spent_on_day(session: AsyncSession, project_id: str, day: date) -> Spent:
+    """Returns what of a project's real spending was charged to a day, and what of it is still reserved."""
+    calls = LedgerCallRow
+    query = select(_SPENT, _RESERVED).where(calls.project_id == project_id, calls.day == day, ~calls.simulated)
+    spent, reserved = (await session.execute(query)).one()
+    return Spent(int(spent), int(reserved))
+
+
+async def spent_outside(session: AsyncSession, chain: Chain, day: date) -> int:
+    """Returns what was spent or is reserved on a day without its budget: asked for before there was a limit."""
+    calls = LedgerCallRow
+    query = select(_SPENT + _RESERVED).where(
+        calls.project_id == chain.project_id,
+        calls.day == day,
+        calls.simulated == chain.simulated,
+        ~calls.budget_ids.contains([chain.day_id(day)]),
+    )
+    return int(await session.scalar(query) or 0)
+
+
+async def spent_since(session: AsyncSession, project_id: str, day: date) -> int:
+    """Returns what of a project's real spending was charged to a day or a later one."""
+    calls = LedgerCallRow
+    query = select(_SPENT).where(calls.project_id == project_id, calls.day >= day, ~calls.simulated)
+    return int(await session.scalar(query) or 0)
+
+
+async def usage(session: AsyncSession, actor: Principal, since: datetime, until: datetime, group: str) -> list[Any]:
+    """Returns (key, pusd) of what was charged in the window, by day, product, endpoint (there is none) or sku."""
+    calls = LedgerCallRow
+    key = {
+        "day": func.to_char(calls.day, "YYYY-MM-DD"),
+        "product": calls.kind,
+        "endpoint": null(),
+        "sku": calls.sku,
+    }[group].label("key")
+    query = (
+        select(key, _SPENT.label("pusd"))
+        .where(calls.project_id == actor.project_id, calls.cost_pusd > 0, ~calls.simulated)
+        .where(calls.ended_at >= since, calls.ended_at < until)
+    )
+    query = query if group == "endpoint" else query.group_by("key").order_by("key")
+    return [row for row in (await session.execute(query)).all() if row.pusd]
+
+
+async def entries(session: AsyncSession, actor: Principal, page: PageRequest) -> list[LedgerCallRow]:
+    """Returns calls that cost something, the last ended first, one row more than the page."""
+    calls = LedgerCallRow
+    query = select(calls).where(calls.project_id == actor.project_id, calls.cost_pusd > 0, ~calls.simulated)
+    start = page.start(str, str)
+    if start is not None:
+        try:
+            ended_at = datetime.fromisoformat(start[0])
+        except ValueError:
+            raise InvalidCursor from None
+        query = query.where(tuple_(calls.ended_at, calls.id) < tuple_(ended_at, start[1]))
+    query = query.order_by(calls.ended_at.desc(), calls.id.desc()).limit(page.limit + 1)
+    return list(await session.scalars(query))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import date, datetime
 
-from sqlalchemy import CheckConstraint, Index, SmallInteger, UniqueConstraint, text
+from sqlalchemy import CheckConstraint, ForeignKey, Index, SmallInteger, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from tollbar.db.base import Base
@@ -38,6 +38,22 @@ class BudgetRow(Base):
     stopped_scope: Mapped[str | None]
     stopped_worst_pusd: Mapped[int | None]
     stopped_at: Mapped[datetime | None]
+    warned_at: Mapped[datetime | None]
+    """When 80 % of the cap was spent."""
+
+
+class SpendLimitRow(Base):
+    """What a project may spend in a UTC day, and the cap of its Jobs that name none; NULL: no limit."""
+
+    __tablename__ = "spend_limit"
+    __table_args__ = (CheckConstraint("day_cap_pusd >= 0 AND job_cap_pusd >= 0", name="signs"),)
+
+    project_id: Mapped[str] = mapped_column(ForeignKey("project.id"), primary_key=True)
+    day_cap_pusd: Mapped[int | None]
+    job_cap_pusd: Mapped[int | None]
+    changed_at: Mapped[datetime]
+    changed_by: Mapped[str]
+    """The key or session that set it; `system`: whoever owns the server's machine."""
 
 
 class LedgerCallRow(Base):
@@ -62,13 +78,22 @@ class LedgerCallRow(Base):
         ),
         Index("ix_ledger_call_open_worker", "worker_id", postgresql_where=text("state IN ('reserved', 'sent')")),
         Index("ix_ledger_call_subject", "subject", "created_at"),
+        Index("ix_ledger_call_project_day", "project_id", "day"),
+        Index("ix_ledger_call_project_ended", "project_id", "ended_at", "id", postgresql_where=text("cost_pusd > 0")),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)
     kind: Mapped[str]
     purpose: Mapped[str]
     budget_ids: Mapped[list[str]]
+    project_id: Mapped[str]
+    day: Mapped[date]
+    """The UTC day to which it is charged: that of its reservation, whenever it ends."""
     subject: Mapped[str]
+    sku: Mapped[str]
+    """What was bought: the runner of a sandbox lease, the model of a call."""
+    simulated: Mapped[bool] = mapped_column(server_default=text("false"))
+    """A scripted provider's: it counts against caps, and against no real day."""
     worker_id: Mapped[str]
     rate_pusd: Mapped[int | None]
     """pUSD a second, of a sandbox lease."""

@@ -45,6 +45,10 @@ _SUBMISSION: Final[dict[str, Any]] = {
                             "type": ["string", "number"],
                             "description": "The most that the Job may spend, 0.000001 to 100000 USD.",
                         },
+                        "max_cost_per_trial_usd": {
+                            "type": ["string", "number"],
+                            "description": "The most that one Trial may spend; reaching it ends that Trial alone.",
+                        },
                         "seed": {"type": "integer"},
                         "priority": {"type": "integer", "minimum": -100, "maximum": 100, "default": 0},
                         "queue_id": {"type": "string", "enum": ["default"]},

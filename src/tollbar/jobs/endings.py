@@ -9,12 +9,12 @@ from typing import Any, Final
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from tollbar.budget import service as budget
-from tollbar.budget.schemas import Lease, Reached
+from tollbar.budget.schemas import Lease, Level, Reached
 from tollbar.engine.port import Engine, Work
 from tollbar.jobs import expansion, store
 from tollbar.jobs.retries import Failure
-from tollbar.jobs.states import JOB_TERMINAL, JobErrorCode, JobState, Reason, TrialState
-from tollbar.jobs.tables import JobRow
+from tollbar.jobs.states import JOB_TERMINAL, TRIAL_WORKING, JobErrorCode, JobState, Reason, TrialState
+from tollbar.jobs.tables import JobRow, TrialRow
 from tollbar.kit.money import format_usd
 
 CONTROL_QUEUE: Final = "control"
@@ -87,6 +87,8 @@ async def end_job_if_done(session: AsyncSession, job: JobRow, now: datetime) -> 
         )
     if done:
         await budget.close(session, job.budget_id)
+        if job.trial_cap_pusd is not None:
+            await budget.close_shares(session, await store.trial_ids(session, job.id))
 
 
 async def stop_job(
@@ -123,11 +125,35 @@ async def cap_reached(
     if job.state not in {JobState.PENDING, JobState.RUNNING}:
         return
     await budget.stop(session, reached, refused)
-    cap = (await budget.view(session, reached.budget_id)).cap_pusd or 0
+    whose = f"project's cap for {refused.day} (UTC)" if reached.level is Level.PROJECT_DAY else "cap"
     error = {
         "error_code": JobErrorCode.BUDGET_EXCEEDED.value,
-        "error_message": f"The cap of {format_usd(cap)} USD leaves too little for the next call"
-        f" (up to {format_usd(reached.worst_pusd)} USD).",
-        "error_scope": "job",
+        "error_message": await _too_little(session, whose, reached),
+        "error_scope": reached.level.value,
     }
     await stop_job(session, engine, job, now, error=error)
+
+
+async def share_reached(
+    session: AsyncSession, trial: TrialRow, try_no: int, reached: Reached, refused: Lease, now: datetime
+) -> None:
+    """Ends a Trial whose own share of its Job is reached; the Job and its other Trials go on.
+
+    One that is being stopped meanwhile ends for the reason for which its Job stops.
+    """
+    await store.lock_job(session, trial.job_id)
+    await budget.stop(session, reached, refused)
+    if await store.is_try(session, trial.id, try_no, TRIAL_WORKING):
+        # The move to `stopping` and the end are one transaction: nobody sees the Trial in between.
+        await store.move_trial(session, trial.id, try_no, TrialState.STOPPING)
+        message = await _too_little(session, "share of this Trial", reached)
+        ending = Ending(TrialState.CANCELLED, {"reason": Reason.BUDGET_EXCEEDED.value, "message": message})
+        await end_trial(session, trial.job_id, trial.id, try_no, trial.task_seq, ending, now)
+    else:
+        await end_stopping(session, trial.job_id, trial.id, try_no, trial.task_seq, now)
+
+
+async def _too_little(session: AsyncSession, whose: str, reached: Reached) -> str:
+    cap = (await budget.view(session, reached.budget_id)).cap_pusd or 0
+    next_call = f"the next call (up to {format_usd(reached.worst_pusd)} USD)"
+    return f"The {whose} of {format_usd(cap)} USD leaves too little for {next_call}."

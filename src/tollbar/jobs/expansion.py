@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from tollbar.budget import service as budget
 from tollbar.jobs import store
 from tollbar.jobs.states import JobState, TrialState
 from tollbar.jobs.tables import JobRow, JobTaskRow
@@ -28,7 +29,10 @@ async def write_trials(session: AsyncSession, job: JobRow, now: datetime) -> int
     """Writes the Trials of a (locked) Job that has none yet and returns how many they are."""
     rows = _rows(job, await store.tasks(session, job.id), now)
     for start in range(0, len(rows), _BATCH):
-        await store.add_trials(session, rows[start : start + _BATCH])
+        part = rows[start : start + _BATCH]
+        await store.add_trials(session, part)
+        if job.trial_cap_pusd is not None:
+            await budget.open_shares(session, [row["id"] for row in part], job.trial_cap_pusd)
     await store.mark_expanded(session, job.id)
     await session.refresh(job)
     return len(rows)

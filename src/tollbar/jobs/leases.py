@@ -16,7 +16,7 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from tollbar.budget import service as budget
-from tollbar.budget.schemas import Decision, Lease, Purpose, Reached, Reserved
+from tollbar.budget.schemas import Chain, Decision, Lease, Purpose, Reached, Reserved
 from tollbar.db.session import Database
 from tollbar.jobs import store
 from tollbar.jobs.cleanup import to_the_end
@@ -70,11 +70,13 @@ class Meter:
 
     database: Database
     clock: Clock
-    chain: tuple[str, ...]
+    chain: Chain
     trial_id: str
     try_no: int
     purpose: Purpose
     worker_id: str
+    sku: str
+    """The runner, `namespace/name`."""
     rate_pusd: int
     """pUSD a second."""
     limit_s: float
@@ -160,7 +162,8 @@ class Meter:
                 if isinstance(decision, Reserved):
                     return None
                 if self.clock.monotonic() >= deadline:
-                    last = decision if isinstance(decision, Reached) else Reached(self.chain[-1], lease.worst_pusd)
+                    # What was outstanding did not come back in time: nothing is prepaid any more.
+                    last = Reached(decision.budget_id, decision.level, decision.worst_pusd)
                     return CapReached(last, lease)
             await self.clock.sleep(_LOOK_AGAIN_S)
 
@@ -204,7 +207,9 @@ class Meter:
         return Lease(
             id=f"lease_{self.trial_id}_{self.try_no}_{self.purpose.value}_{self.run_no}_{self._asked + 1}",
             chain=self.chain,
+            day=self.clock.now().date(),
             subject=f"trial:{self.trial_id}:{self.try_no}",
+            sku=self.sku,
             purpose=self.purpose,
             worker_id=self.worker_id,
             rate_pusd=self.rate_pusd,

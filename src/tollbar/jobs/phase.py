@@ -12,7 +12,11 @@ import structlog
 
 from tollbar.agents import service as profiles
 from tollbar.artifacts import service as artifacts
+<<<<<<< HEAD
 from tollbar.artifacts.errors import StoreUnreachable
+=======
+from tollbar.budget.schemas import Level
+>>>>>>> 8af03b3 (Budgets nest: the project's day, the Job, a Trial's own share; reserved together in two statements, settled in one)
 from tollbar.budget.schemas import Purpose as Payer
 from tollbar.datasets import variables
 from tollbar.datasets.taskfile import ImagePlan
@@ -133,6 +137,7 @@ def meter(
         try_no=found.try_no,
         purpose=payer,
         worker_id=tools.executor_id,
+        sku=found.job.runner["name"],
         rate_pusd=limits.rate_of(environment.limits, found.job.runner["prices"]),
         limit_s=timeout_s + limits.OVERHEAD_S,
         run_no=run_no,
@@ -191,9 +196,12 @@ async def fail(tools: TrialTools, found: WorkingSet, failure: Failure) -> Outcom
 
 
 async def cap_reached(tools: TrialTools, found: WorkingSet, error: CapReached) -> None:
-    """Stops the Job at its cap and ends this Trial with it."""
+    """Stops the Job at its cap, or at its project's, and ends this Trial with it; at its own share only this Trial."""
     now, trial = tools.clock.now(), found.trial
     async with tools.database.transaction() as session:
+        if error.reached.level is Level.TRIAL:
+            await endings.share_reached(session, trial, found.try_no, error.reached, error.refused, now)
+            return
         await endings.cap_reached(session, tools.engine, found.job.id, error.reached, error.refused, now)
         await endings.end_stopping(session, trial.job_id, trial.id, found.try_no, trial.task_seq, now)
 

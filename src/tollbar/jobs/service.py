@@ -18,7 +18,7 @@ from tollbar.budget.schemas import Level
 from tollbar.datasets import selection
 from tollbar.datasets.schemas import SelectedTask, Selection
 from tollbar.engine.port import Engine, Work
-from tollbar.jobs import endings, limits, refusals, schemas, store, submission
+from tollbar.jobs import endings, refusals, schemas, spending, store, submission
 from tollbar.jobs.errors import (
     InvalidJob,
     InvalidJobStatus,
@@ -31,12 +31,12 @@ from tollbar.jobs.errors import (
     TrialNotFound,
     UnsupportedCapability,
 )
+from tollbar.jobs.spending import Plan
 from tollbar.jobs.states import JOB_TERMINAL, JobState
 from tollbar.jobs.submission import Submission
 from tollbar.jobs.tables import JobRow, JobTaskRow, TrialRow
 from tollbar.kit.clock import Clock
 from tollbar.kit.ids import is_id, new_id
-from tollbar.kit.money import format_usd
 from tollbar.kit.paging import Page, PageRequest
 from tollbar.sandboxes import service as runners
 from tollbar.sandboxes.interface import Capabilities
@@ -87,11 +87,13 @@ async def submit(
             return await _repeated(session, context, first, submission.read(request)), False
     wanted = submission.read(request)
     job, tasks, plan = await _resolve(session, context, actor, wanted)
+    caps = await spending.caps_of(session, actor, wanted)
     if wanted.dry_run:
-        return _dry_run(job, plan, wanted), False
+        return await spending.dry_run(session, actor, job, plan, caps, context.clock.now()), False
+    await spending.require_balance(session, actor, context.clock.now())
     try:
         async with session.begin_nested():
-            job.budget_id = await budget.open_budget(session, Level.JOB, job.id, wanted.cap_pusd)
+            job.budget_id = await budget.open_budget(session, Level.JOB, job.id, caps.job_pusd)
             await store.add_job(session, job, tasks)
     except IntegrityError:
         # Two equal submissions at once: the unique index decided, the loser reads the winner's row.
@@ -111,17 +113,9 @@ async def _repeated(session: AsyncSession, context: JobsContext, first: JobRow, 
     return await _job_object(session, context, first)
 
 
-@dataclass(frozen=True)
-class _Plan:
-    """What a submission would run and cannot run."""
-
-    chosen: Selection
-    refused: list[dict[str, str]]
-
-
 async def _resolve(
     session: AsyncSession, context: JobsContext, actor: Principal, wanted: Submission
-) -> tuple[JobRow, list[JobTaskRow], _Plan]:
+) -> tuple[JobRow, list[JobTaskRow], Plan]:
     """Turns names into frozen facts: dataset revision, profile version, runner revision, parameters."""
     chosen = await selection.select(session, actor, wanted.source)
     profile = await profiles.resolve(session, actor, wanted.profile_name, wanted.profile_version)
@@ -161,10 +155,11 @@ async def _resolve(
             runner.allow_base_substitution if wanted.allow_base_substitution is None else wanted.allow_base_substitution
         ),
         budget_id="",
+        trial_cap_pusd=wanted.trial_cap_pusd,
         expanded=False,
         created_at=context.clock.now(),
     )
-    return job, [_task_row(job_id, seq, task) for seq, task in enumerate(chosen.tasks)], _Plan(chosen, refused)
+    return job, [_task_row(job_id, seq, task) for seq, task in enumerate(chosen.tasks)], Plan(chosen, refused)
 
 
 def _task_row(job_id: str, seq: int, task: SelectedTask) -> JobTaskRow:
@@ -218,35 +213,6 @@ def _params(agent: str, own: Mapping[str, Any], given: Mapping[str, Any], chosen
     if unknown:
         raise InvalidJob(f"Neither the agent {agent} nor a task knows the parameter {', '.join(unknown)}.")
     return {**own, **given}
-
-
-def _dry_run(job: JobRow, plan: _Plan, wanted: Submission) -> dict[str, Any]:
-    """Returns what a submission would run, what of it cannot run, and what one try of a Trial can cost at most."""
-    out = {item["task"] for item in plan.refused}
-    runnable = [task for task in plan.chosen.tasks if task.name not in out]
-    worst = max(limits.worst_case_pusd(task.needs, job.runner, job.timeout_s) for task in runnable)
-    warnings: list[str] = []
-    if plan.refused:
-        warnings.append(f"{len(plan.refused)} of {len(plan.chosen.tasks)} tasks cannot run here.")
-    if wanted.cap_pusd is not None and worst > wanted.cap_pusd:
-        warnings.append("One try of a Trial can cost more than the cap.")
-    return {
-        "dry_run": True,
-        "dataset_ref": job.dataset_ref,
-        "selection": job.selection,
-        "profile": job.profile,
-        "agent": {"name": job.agent, "model": job.model},
-        "runner": {key: job.runner[key] for key in ("name", "revision", "source_ref")},
-        "params": job.params,
-        "attempts": job.attempts,
-        "total_tasks": job.total_tasks,
-        "n_total": job.total_tasks * job.attempts,
-        "max_cost_usd": None if wanted.cap_pusd is None else format_usd(wanted.cap_pusd),
-        "allow_base_substitution": job.allow_base_substitution,
-        "worst_case_usd": format_usd(worst),
-        "refused": plan.refused[:100],
-        "warnings": warnings,
-    }
 
 
 async def status(session: AsyncSession, context: JobsContext, actor: Principal, job_id: str) -> dict[str, Any]:

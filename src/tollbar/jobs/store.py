@@ -222,6 +222,10 @@ async def working_set(session: AsyncSession, trial_id: str) -> tuple[TrialRow, J
     return None if row is None else (row[0], row[1], row[2])
 
 
+async def trial_ids(session: AsyncSession, job_id: str) -> list[str]:
+    return list(await session.scalars(select(TrialRow.id).where(TrialRow.job_id == job_id)))
+
+
 async def live_exists(session: AsyncSession, job_id: str) -> bool:
     """Says whether a Trial of the Job has not ended."""
     query = select(exists().where(TrialRow.job_id == job_id, TrialRow.state.in_(_LIVE)))

@@ -28,13 +28,14 @@ from tollbar.kit.money import format_usd, parse_usd
 
 MIN_CAP_USD: Final = "0.000001"
 MAX_CAP_USD: Final = "100000"
+_CAPS: Final = ("max_cost_usd", "max_cost_per_trial_usd")
 MAX_ATTEMPTS: Final = 100
 
 _SELECTORS: Final = ("dataset", "dataset_ref", "task_ref")
 _KNOWN: Final = frozenset(
     {
         "type", *_SELECTORS, "request_id", "attempts", "runner", "profile_name", "profile_version", "profile_id",
-        "profile", "params", "tag", "max_cost_usd", "seed", "priority", "queue_id", "execution",
+        "profile", "params", "tag", *_CAPS, "seed", "priority", "queue_id", "execution",
         "allow_base_substitution", "dry_run",
     }
 )  # fmt: skip
@@ -57,6 +58,8 @@ class Submission:
     """Upper-case names."""
     tag: str | None
     cap_pusd: int | None
+    trial_cap_pusd: int | None
+    """The most that all tries of one Trial may cost together."""
     seed: int | None
     priority: int
     timeout_s: float | None
@@ -74,13 +77,17 @@ class Submission:
             "profile_version": self.profile_version,
             "params": self.params or None,
             "tag": self.tag,
-            "max_cost_usd": None if self.cap_pusd is None else format_usd(self.cap_pusd),
+            **{name: None if cap is None else format_usd(cap) for name, cap in zip(_CAPS, self._caps, strict=True)},
             "seed": self.seed,
             "priority": self.priority,
             "timeout_sec": self.timeout_s,
             "allow_base_substitution": self.allow_base_substitution,
         }
         return {name: value for name, value in whole.items() if value is not None}
+
+    @property
+    def _caps(self) -> tuple[int | None, int | None]:
+        return self.cap_pusd, self.trial_cap_pusd
 
     def sha256(self) -> str:
         return canonical_sha256(self.normal())
@@ -115,7 +122,8 @@ def read(request: Mapping[str, Any]) -> Submission:
         profile_version=version,
         params=_params(given.get("params", {})),
         tag=_tag(given.get("tag")),
-        cap_pusd=_cap(given),
+        cap_pusd=_cap(given, "max_cost_usd"),
+        trial_cap_pusd=_cap(given, "max_cost_per_trial_usd"),
         seed=_seed(given),
         priority=_priority(given.get("priority", 0)),
         timeout_s=_timeout(given.get("execution", {})),
@@ -207,10 +215,10 @@ def _tag(value: Any) -> str | None:
     return value
 
 
-def _cap(given: Mapping[str, Any]) -> int | None:
-    if "max_cost_usd" not in given:
+def _cap(given: Mapping[str, Any], name: str) -> int | None:
+    if name not in given:
         return None
-    return parse_usd(given["max_cost_usd"], field="max_cost_usd", minimum=MIN_CAP_USD, maximum=MAX_CAP_USD)
+    return parse_usd(given[name], field=name, minimum=MIN_CAP_USD, maximum=MAX_CAP_USD)
 
 
 def _seed(given: Mapping[str, Any]) -> int | None:

@@ -57,6 +57,8 @@ class JobRow(Base):
     timeout_s: Mapped[float | None] = mapped_column(Double())
     allow_base_substitution: Mapped[bool]
     budget_id: Mapped[str]
+    trial_cap_pusd: Mapped[int | None]
+    """What all tries of one Trial may spend together, where the submission says so."""
     expanded: Mapped[bool] = mapped_column(server_default=text("false"))
     created_at: Mapped[datetime]
     started_at: Mapped[datetime | None]

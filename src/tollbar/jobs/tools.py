@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tollbar.artifacts.blobs import BlobStore
+from tollbar.budget.schemas import Chain, trial_budget_id
 from tollbar.db.session import Database
 from tollbar.engine.port import Engine
 from tollbar.jobs.limits import MAX_PHASE_S
@@ -78,5 +79,7 @@ class WorkingSet:
     try_no: int
 
     @property
-    def chain(self) -> tuple[str, ...]:
-        return (self.job.budget_id,)
+    def chain(self) -> Chain:
+        """The budgets that this Trial is charged to, beside the project's day."""
+        share = () if self.job.trial_cap_pusd is None else (trial_budget_id(self.trial.id),)
+        return Chain(self.job.project_id, (self.job.budget_id, *share))
