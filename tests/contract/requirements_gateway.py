@@ -29,7 +29,7 @@ G-GW-GL13 gateway-and-ledger.md#15.GL13 open #4
   A reservation that cannot be written means no call.
 G-GW-GL14 gateway-and-ledger.md#15.GL14 open #4
   The worst case uses the dearer tier where the request can reach it.
-G-GW-GL15 gateway-and-ledger.md#15.GL15 open #4
+G-GW-GL15 gateway-and-ledger.md#15.GL15 closed
   No counter stands beside the ledger, and a cap at any level holds.
 G-GW-GL16 gateway-and-ledger.md#15.GL16 open #4
   A large default output limit is clamped and does not block a small cap.
@@ -55,13 +55,13 @@ G-GW-GL26 gateway-and-ledger.md#15.GL26 open #4
   Each outcome of a call has a test that a script's fault drives.
 G-GW-GL27 gateway-and-ledger.md#15.GL27 open #4
   A kill at any point between reserve and settle keeps the cap and charges nothing twice.
-G-GW-GL28 gateway-and-ledger.md#15.GL28 open #4
+G-GW-GL28 gateway-and-ledger.md#15.GL28 closed
   Reaper and late settlement: one wins, the money moves once, nothing deadlocks.
 G-GW-GL29 gateway-and-ledger.md#15.GL29 open #4
   A worker that slept past its lease sends nothing after the release.
 G-GW-GL30 gateway-and-ledger.md#15.GL30 open #4
   At the cap each Trial ends in the state that the rules name.
-G-GW-GL31 gateway-and-ledger.md#15.GL31 open #4
+G-GW-GL31 gateway-and-ledger.md#15.GL31 closed
   A Trial's cap ends only its Trial; a project-day cap ends the Job and says so.
 G-GW-GL32 gateway-and-ledger.md#15.GL32 open #4
   An unpriced model under a cap starts no Trial; without a cap it runs and says that calls are unpriced.

@@ -161,7 +161,7 @@ G-EVAL-18.25 evaluation.md#18.25 open #4
   List price and "billed elsewhere" are two fields.
 G-EVAL-18.26 evaluation.md#18.26 closed
   The cap stops running work; what finished stays scored and the logs of the rest are kept.
-G-EVAL-18.27 evaluation.md#18.27 open #4
+G-EVAL-18.27 evaluation.md#18.27 closed
   The verifier's spend has its own account inside the Job's cap.
 G-EVAL-18.28 evaluation.md#18.28 closed
   A time-out says which timer fired, its limit and the elapsed time.

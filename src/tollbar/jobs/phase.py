@@ -12,11 +12,8 @@ import structlog
 
 from tollbar.agents import service as profiles
 from tollbar.artifacts import service as artifacts
-<<<<<<< HEAD
 from tollbar.artifacts.errors import StoreUnreachable
-=======
 from tollbar.budget.schemas import Level
->>>>>>> 8af03b3 (Budgets nest: the project's day, the Job, a Trial's own share; reserved together in two statements, settled in one)
 from tollbar.budget.schemas import Purpose as Payer
 from tollbar.datasets import variables
 from tollbar.datasets.taskfile import ImagePlan

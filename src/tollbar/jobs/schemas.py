@@ -111,7 +111,7 @@ def job_object(view: JobView) -> dict[str, Any]:
         "trial_counts": counts,
         "final": state in JOB_TERMINAL,
         **scores_object(view.scores(), job.threshold),
-        "budget": view.budget.budget_object(),
+        "budget": {**view.budget.budget_object(), "max_cost_per_trial_usd": usd_or_none(job.trial_cap_pusd)},
         "cost": view.budget.cost_object(),
         "simulated": False,
         "poll_after_s": None if state in JOB_TERMINAL else POLL_AFTER_S,
@@ -120,6 +120,10 @@ def job_object(view: JobView) -> dict[str, Any]:
         "finished_at": wire_time(job.finished_at),
         "url": f"{view.origin}/jobs/{job.id}",
     }
+
+
+def usd_or_none(pusd: int | None) -> str | None:
+    return None if pusd is None else format_usd(pusd)
 
 
 def _only_verifying(counts: Mapping[str, int]) -> bool:
