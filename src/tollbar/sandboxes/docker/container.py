@@ -1,0 +1,341 @@
+"""One sandbox that is a container: it ends as a whole, and starts again on the same files for its next command."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+import aiodocker
+
+from tollbar.kit.text import is_portable_path
+from tollbar.sandboxes.capture import TAIL_BYTES, BoundedFile, Tail
+from tollbar.sandboxes.docker.counters import Counters, count
+from tollbar.sandboxes.docker.engine import Engine, unless_gone
+from tollbar.sandboxes.docker.tar_seal import TarSealing, ended, outward, read_member
+from tollbar.sandboxes.docker.uploads import Upload
+from tollbar.sandboxes.errors import EnvironmentRefused, EnvironmentStartFailed, SandboxLost
+from tollbar.sandboxes.interface import (
+    ArtifactPath,
+    ExecResult,
+    Form,
+    SandboxHandle,
+    SandboxSpec,
+    Seal,
+    SealLimits,
+    StoreFile,
+)
+from tollbar.sandboxes.overlay_walk import Kind, components_of
+from tollbar.sandboxes.seal_entries import Declared, declared
+from tollbar.sandboxes.seal_manifest import ManifestEntry, Reason, Status, make_seal
+
+_STDERR: Final = 2
+_START_TIMEOUT_S: Final = 60.0
+_CLEAR_TIMEOUT_S: Final = 30.0
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a sandbox stands: its engine, its container, and what its backend does to remove it."""
+
+    engine: Engine
+    container: str
+    """The engine's id of the container."""
+    handle: SandboxHandle
+    remove: Callable[[], Awaitable[None]]
+
+
+class DockerSandbox:
+    """Implements `interface.Sandbox`; made by `DockerProvider.create`."""
+
+    def __init__(self, spec: SandboxSpec, place: Place, whiteouts: Sequence[str] = ()) -> None:
+        self._spec = spec
+        self._place = place
+        self._whiteouts = tuple(whiteouts)
+        self._container = place.engine.client.containers.container(place.container)
+        self._pid: int | None = None
+        """Of the container's first process on this machine, while it runs."""
+        self._running = 0
+        self._taken = False
+        self._killed = False
+        self._destroyed = False
+        self._starting = asyncio.Lock()
+
+    @property
+    def handle(self) -> SandboxHandle:
+        return self._place.handle
+
+    @property
+    def spec(self) -> SandboxSpec:
+        """Returns the description from which it was made."""
+        return self._spec
+
+    @property
+    def container(self) -> str:
+        """Returns the engine's id of the container."""
+        return self._place.container
+
+    async def exec(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout_s: float,
+        output: Path | None = None,
+        max_output_bytes: int = 10 << 20,
+    ) -> ExecResult:
+        """Runs a command to its end or its time-out; a time-out ends the container, since nothing less ends it all.
+
+        Raises `RuntimeError` for a second command of a one-shot sandbox, `EnvironmentRefused` for a variable that
+        cannot be set, `EnvironmentStartFailed` when the container does not come up or the command cannot be started,
+        and `SandboxLost` when `kill` or somebody outside ended it.
+        """
+        self._admit()
+        _check_environment({**self._spec.env, **(env or {})})
+        await self._up()
+        self._taken, self._running = True, self._running + 1
+        before, started = self._count(), time.monotonic()
+        recorder = _Recorder(output, max_output_bytes)
+        try:
+            command = await self._container.exec(
+                list(argv), environment=dict(env or {}), workdir=self._absolute(cwd), stdin=False
+            )
+            timed_out = await self._followed(command, recorder, timeout_s)
+            wall_s = time.monotonic() - started
+            if self._killed:
+                raise _ended_by_server()
+            exit_code = None if timed_out else (await command.inspect())["ExitCode"]
+        except aiodocker.DockerError as error:
+            if self._killed:
+                raise _ended_by_server() from None
+            raise EnvironmentStartFailed("start", f"The command could not be started: {error.message}") from error
+        except asyncio.CancelledError:
+            await self.kill()
+            raise
+        finally:
+            self._running -= 1
+            await asyncio.to_thread(recorder.close)
+        return await self._result(recorder, before, exit_code, timed_out=timed_out, wall_s=wall_s)
+
+    async def kill(self) -> None:
+        """Ends every process; the files stay, and the next command can be run."""
+        self._killed, self._pid = True, None
+        self._taken = False
+        await unless_gone(self._container.kill(signal="SIGKILL"))
+        await unless_gone(self._container.wait())
+
+    def kill_now(self) -> None:
+        """The same, without waiting; any thread may call it."""
+        self._killed, self._pid = True, None
+        self._place.engine.kill_now([self._place.container])
+
+    async def put(self, source: Path, dest: str) -> None:
+        """Replaces `dest` by a copy of the host folder `source`. Raises `RuntimeError` while a process lives."""
+        await self._require_still()
+        path = "/".join(components_of(dest))
+
+        def make() -> Upload:
+            upload = Upload()
+            upload.replacement(source, path)
+            return upload
+
+        await self.upload(await asyncio.to_thread(make))
+
+    async def upload(self, upload: Upload) -> None:
+        """Unpacks an archive at the container's root."""
+        archive = await asyncio.to_thread(upload.done)
+        try:
+            await self._container.put_archive("/", archive)
+        finally:
+            archive.close()
+
+    async def seal(self, paths: Sequence[ArtifactPath], limits: SealLimits, store: StoreFile) -> Seal:
+        """Seals the declared paths; a relative one counts from the working directory."""
+        await self._require_still()
+        sealing = TarSealing(limits, store)
+        entries: list[ManifestEntry] = []
+        taken: list[Declared] = []
+        for entry in [declared(replace(path, source=self._absolute(path.source))) for path in paths]:
+            if entry.destination and not is_portable_path(entry.destination):
+                entries.append(sealing.refused(entry, Reason.BAD_NAME))
+            elif any(other.overlaps(entry) for other in taken):
+                entries.append(ended(entry, Status.SKIPPED))
+            else:
+                taken.append(entry)
+                entries.append(await self._sealed(sealing, entry))
+        return make_seal(entries, sealing.refusals)
+
+    async def read_file(self, path: str, max_bytes: int) -> bytes | None:
+        """Returns at most `max_bytes` of a regular file, never through a link, or None when there is none."""
+        await self._require_still()
+        parts = components_of(self._absolute(path))
+        found = await self._walk(parts)
+        if found is not None or not parts:
+            return None
+        return await self._read("/" + "/".join(parts), lambda archive: read_member(archive, max_bytes))
+
+    async def destroy(self) -> None:
+        """Ends every process and removes the container; safe to repeat."""
+        if not self._destroyed:
+            self._destroyed, self._killed = True, True
+            await self._place.remove()
+
+    def _admit(self) -> None:
+        if self._destroyed:
+            msg = "the sandbox is destroyed"
+            raise RuntimeError(msg)
+        if self._spec.form is Form.ONE_SHOT and self._taken:
+            msg = "a one-shot sandbox takes one command; kill it before the next"
+            raise RuntimeError(msg)
+
+    async def _up(self) -> None:
+        """Starts the container unless it runs."""
+        async with self._starting:
+            if self._pid is not None:
+                return
+            try:
+                async with asyncio.timeout(_START_TIMEOUT_S):
+                    await self._container.start()
+                    state = (await self._container.show())["State"]
+            except TimeoutError:
+                msg = f"The container was not up within {_START_TIMEOUT_S:g} s."
+                raise EnvironmentStartFailed("timeout", msg) from None
+            except aiodocker.DockerError as error:
+                raise EnvironmentStartFailed("start", f"The container did not start: {error.message}") from error
+            if not state["Running"]:
+                raise EnvironmentStartFailed("start", f"The container ended at once: exit code {state['ExitCode']}.")
+            self._pid, self._killed = state["Pid"], False
+            if self._whiteouts:
+                await self._clear()
+
+    async def _clear(self) -> None:
+        """Removes what an input hides of the image; nothing of a tenant has run in this container yet."""
+        command = await self._container.exec(["rm", "-rf", "--", *self._whiteouts], user="0")
+        recorder = _Recorder(None, 0)
+        if await self._followed(command, recorder, _CLEAR_TIMEOUT_S) or (await command.inspect())["ExitCode"]:
+            said = recorder.stderr.value().decode(errors="replace").strip()
+            raise EnvironmentStartFailed("start", f"What an input hides of the image could not be removed: {said}")
+        self._whiteouts = ()
+
+    async def _followed(self, command: Any, recorder: _Recorder, timeout_s: float) -> bool:
+        """Reads a command's output to its end; says whether its time was over, and has then ended everything."""
+        try:
+            async with asyncio.timeout(timeout_s), command.start(detach=False) as stream:
+                while (message := await stream.read_out()) is not None:
+                    await recorder.take(message.stream, message.data)
+        except TimeoutError:
+            await self._container.kill(signal="SIGKILL")
+            await self._container.wait()
+            self._pid = None
+            return True
+        return False
+
+    async def _result(
+        self, recorder: _Recorder, before: Counters, exit_code: int | None, *, timed_out: bool, wall_s: float
+    ) -> ExecResult:
+        after, oom = self._count(), False
+        if before.ooms is not None and after.ooms is not None:
+            oom = after.ooms > before.ooms
+        if not timed_out:
+            state = (await self._container.show())["State"]
+            if not state["Running"]:
+                self._pid, exit_code, oom = None, None, oom or state["OOMKilled"]
+                if not oom:
+                    raise SandboxLost("engine", "The container was ended from outside.")
+        spent = None if after.cpu_ns is None or before.cpu_ns is None else after.cpu_ns - before.cpu_ns
+        return ExecResult(
+            exit_code=exit_code,
+            stdout_tail=recorder.stdout.value(),
+            stderr_tail=recorder.stderr.value(),
+            truncated=recorder.truncated,
+            timed_out=timed_out,
+            oom_killed=oom,
+            wall_s=wall_s,
+            cpu_ns=spent,
+        )
+
+    async def _sealed(self, sealing: TarSealing, entry: Declared) -> ManifestEntry:
+        found = await self._walk(entry.source)
+        if isinstance(found, Reason):
+            return replace(sealing.refused(entry, found), kind=await self._in_image(entry))
+        if found is Status.MISSING:
+            return replace(ended(entry, Status.MISSING), kind=await self._in_image(entry))
+        return await self._read(entry.path, lambda archive: sealing.entry(entry, archive))
+
+    async def _walk(self, parts: Sequence[str]) -> Reason | Status | None:
+        """Returns why a path cannot be read: a link on the way (or at its end), or nothing there; None: it can."""
+        for depth in range(1, len(parts) + 1):
+            stat = await self._place.engine.stat(self._place.container, "/" + "/".join(parts[:depth]))
+            if stat is None:
+                return Status.MISSING
+            if stat.is_link:
+                return await self._read("/" + "/".join(parts[:depth]), outward)
+            if depth < len(parts) and not stat.is_folder:
+                return Status.MISSING
+        return None
+
+    async def _in_image(self, entry: Declared) -> Kind | None:
+        """Returns what the image has at an entry's path: a verifier of that image must not see it again."""
+        containers = self._place.engine.client.containers
+        fresh = await containers.create({"Image": self._spec.image.digest, "Cmd": ["true"]})
+        try:
+            stat = await self._place.engine.stat(fresh.id, entry.path)
+        finally:
+            await unless_gone(fresh.delete(force=True, v=True))
+        if stat is None or stat.is_link:
+            return None
+        return Kind.FOLDER if stat.is_folder else Kind.FILE
+
+    async def _read(self, path: str, read: Callable[[Any], Any]) -> Any:
+        async with self._place.engine.copying_out(self._place.container, path) as archive:
+            return await asyncio.to_thread(read, archive)
+
+    async def _require_still(self) -> None:
+        if self._destroyed or self._running or self._pid is not None:
+            msg = "files of a sandbox are touched only while no process lives in it"
+            raise RuntimeError(msg)
+
+    def _absolute(self, path: str | None) -> str:
+        return str(PurePosixPath("/", self._spec.workdir, path or ""))
+
+    def _count(self) -> Counters:
+        """Returns the counters now: files of the kernel's memory, never of a disk."""
+        return Counters() if self._pid is None else count(self._pid)
+
+
+class _Recorder:
+    """What a command printed: two tails, and one bounded file."""
+
+    def __init__(self, output: Path | None, max_bytes: int) -> None:
+        self.stdout = Tail()
+        self.stderr = Tail()
+        self._file = None if output is None else BoundedFile(output, max_bytes)
+
+    @property
+    def truncated(self) -> bool:
+        if self._file is None:
+            return any(tail.total > TAIL_BYTES for tail in (self.stdout, self.stderr))
+        return self._file.dropped > 0
+
+    async def take(self, stream: int, data: bytes) -> None:
+        (self.stderr if stream == _STDERR else self.stdout).feed(data)
+        if self._file is not None:
+            await asyncio.to_thread(self._file.write, data)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+def _check_environment(env: Mapping[str, str]) -> None:
+    for name, value in env.items():
+        if not name or "=" in name or "\0" in name + value:
+            raise EnvironmentRefused("variable", f"The variable {name!r} cannot be set in a sandbox.")
+
+
+def _ended_by_server() -> SandboxLost:
+    return SandboxLost("worker", "The sandbox was ended by the server while its command ran.")

@@ -1,0 +1,92 @@
+"""Images: found on the engine, fetched, or built from an environment folder, once per content whoever asks."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import stat
+from typing import Any, Final
+
+import aiodocker
+
+from tollbar.sandboxes.docker.engine import Engine
+from tollbar.sandboxes.errors import EnvironmentBuildFailed
+from tollbar.sandboxes.interface import ImageRef, ImageSpec
+
+_REPOSITORY: Final = "tollbar/task"
+_NOT_FOUND: Final = 404
+_SAID_CHARACTERS: Final = 2000
+
+
+class Images:
+    """The images of tasks on one engine. One that was built stays, under a tag that names its content."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._making: dict[str, asyncio.Lock] = {}
+
+    async def ensure(self, spec: ImageSpec) -> ImageRef:
+        """Returns the image of a description. Raises `EnvironmentBuildFailed` (`build`, `pull`, `timeout`)."""
+        if spec.context is None:
+            assert spec.docker_image is not None, "a description names a folder or an image"
+            tag = spec.docker_image
+        else:
+            tag = f"{_REPOSITORY}:{await asyncio.to_thread(_digest, spec)}"
+        async with self._making.setdefault(tag, asyncio.Lock()):
+            found = await self._find(tag)
+            if found is None:
+                await (self._pull(tag, spec) if spec.context is None else self._build(tag, spec))
+                found = await self._find(tag)
+        if found is None:
+            raise EnvironmentBuildFailed("build", f"The engine made {tag} and does not have it.")
+        return _reference(found)
+
+    async def _find(self, tag: str) -> dict[str, Any] | None:
+        try:
+            return await self._engine.client.images.inspect(tag)
+        except aiodocker.DockerError as error:
+            if error.status == _NOT_FOUND:
+                return None
+            raise
+
+    async def _build(self, tag: str, spec: ImageSpec) -> None:
+        arguments = [word for name, value in spec.build_args.items() for word in ("--build-arg", f"{name}={value}")]
+        words = ("build", "--quiet", "--tag", tag, *arguments, str(spec.context))
+        await self._run("build", words, spec.timeout_s)
+
+    async def _pull(self, tag: str, spec: ImageSpec) -> None:
+        await self._run("pull", ("pull", "--quiet", tag), spec.timeout_s)
+
+    async def _run(self, what: str, words: tuple[str, ...], timeout_s: float) -> None:
+        try:
+            said = await self._engine.run(*words, timeout_s=timeout_s)
+        except TimeoutError as error:
+            msg = f"docker {what} took longer than {timeout_s:g} s."
+            raise EnvironmentBuildFailed("timeout", msg) from error
+        if said.exit_code != 0:
+            msg = f"docker {what} failed: {said.text.strip()[-_SAID_CHARACTERS:]}"
+            raise EnvironmentBuildFailed(what, msg)
+
+
+def _reference(found: dict[str, Any]) -> ImageRef:
+    config: dict[str, Any] = found.get("Config") or {}
+    env = dict(entry.split("=", 1) for entry in config.get("Env") or [])
+    return ImageRef(found["Id"], (), config.get("WorkingDir") or "/", env)
+
+
+def _digest(spec: ImageSpec) -> str:
+    """Returns a hash of everything that a build reads: names, kinds, rights, contents, arguments; blocks."""
+    assert spec.context is not None
+    digest = hashlib.sha256()
+    for name, value in sorted(spec.build_args.items()):
+        digest.update(f"arg\0{name}\0{value}\0".encode())
+    for path in sorted(spec.context.rglob("*")):
+        facts = path.lstat()
+        digest.update(f"{path.relative_to(spec.context)}\0{facts.st_mode:o}\0".encode("utf-8", "surrogateescape"))
+        if stat.S_ISLNK(facts.st_mode):
+            digest.update(os.fsencode(path.readlink()))
+        elif stat.S_ISREG(facts.st_mode):
+            with path.open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()[:40]
