@@ -109,7 +109,7 @@ async def test_every_preset_may_do_on_every_route_what_its_rights_say_and_nothin
                     assert (answer.status_code, code_of(answer)) == (403, "ACCESS_DENIED"), (method, path)
                     assert answer.json()["missing_capability"] == missing[0]
                 elif answer.status_code == 403:
-                    assert path.endswith("/projects")
+                    assert "/projects" in path  # no key reaches the workspace of that name
                 else:
                     assert answer.status_code in {200, 400, 404, 422}, (method, path, answer.text)
                 judged += 1

@@ -13,6 +13,8 @@ ROUTES = {
     "GET /datasets", "GET /datasets/{}", "GET /datasets/{}/versions", "POST /datasets/{}/versions",
     "GET /datasets/{}/versions/{}", "GET /datasets/{}/versions/{}/tasks",
     "GET /runners", "GET /profiles", "GET /profiles/{}/versions", "GET /profiles/{}/detail", "GET /openapi.json",
+    "GET /workspaces/{}/projects/{}", "GET /workspaces/{}/projects/{}/limits",
+    "GET /billing/account", "GET /billing/usage", "GET /billing/ledger", "GET /billing/prices",
 }  # fmt: skip
 
 

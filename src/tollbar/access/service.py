@@ -90,6 +90,15 @@ async def projects(session: AsyncSession, actor: Principal, workspace_id: str) -
     return [await _project_object(session, actor)]
 
 
+async def project(session: AsyncSession, actor: Principal, workspace_id: str, project_id: str) -> dict[str, Any]:
+    """Returns the caller's own project; raises `WorkspaceAccessDenied` and `ProjectAccessDenied` for any other."""
+    if workspace_id != actor.workspace_id:
+        raise WorkspaceAccessDenied
+    if project_id != actor.project_id:
+        raise ProjectAccessDenied
+    return await _project_object(session, actor)
+
+
 async def ensure_first_project(session: AsyncSession, clock: Clock) -> Principal:
     """Makes the workspace "Main" with the project "Default" once, whoever asks; returns the server's principal there.
 

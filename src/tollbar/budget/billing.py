@@ -17,6 +17,7 @@ from tollbar.kit.paging import Page, PageRequest
 GROUPS: Final = ("day", "product", "endpoint", "sku")
 _DEFAULT_WINDOW: Final = timedelta(days=30)
 _MAX_WINDOW: Final = timedelta(days=366)
+_OLDEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 async def account(session: AsyncSession, actor: Principal, now: datetime) -> dict[str, Any]:
@@ -45,13 +46,13 @@ async def usage(
     if group not in GROUPS:
         raise InvalidGroupBy(GROUPS)
     until = now if end is None else _moment("end", end)
-    since = until - _DEFAULT_WINDOW if start is None else _moment("start", start)
+    since = max(until, _OLDEST) - _DEFAULT_WINDOW if start is None else _moment("start", start)
     if since >= until:
         raise InvalidBillingWindow("must start before it ends")
     if until - since > _MAX_WINDOW:
         raise InvalidBillingWindow(f"is longer than {_MAX_WINDOW.days} days")
     rows = await store.usage(session, actor, since, until, group)
-    return [{**_blank(), group_member(group): row.key, "amount_usd": format_usd(row.pusd)} for row in rows]
+    return [{**_blank(), group_member(group): row.key, "amount_usd": format_usd(int(row.pusd))} for row in rows]
 
 
 def group_member(group: str) -> str:

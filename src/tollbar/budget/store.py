@@ -342,7 +342,7 @@ async def usage(session: AsyncSession, actor: Principal, since: datetime, until:
         .where(calls.project_id == actor.project_id, calls.cost_pusd > 0, ~calls.simulated)
         .where(calls.ended_at >= since, calls.ended_at < until)
     )
-    query = query if group == "endpoint" else query.group_by("key").order_by("key")
+    query = query if group == "endpoint" else query.group_by(text("1")).order_by(text("1"))
     return [row for row in (await session.execute(query)).all() if row.pusd]
 
 

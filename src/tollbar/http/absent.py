@@ -98,6 +98,8 @@ async def no_trial_checkpoints(actor: Reader) -> JSONResponse:
 
 
 @router.patch(_PROJECT)
+@router.put(f"{_PROJECT}/limits")
+@router.patch(f"{_PROJECT}/limits")
 @router.post(f"{_PROJECT}/archive")
 @router.put(f"{_PROJECT}/members/{{user}}")
 @router.delete(f"{_PROJECT}/members/{{user}}")

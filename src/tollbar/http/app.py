@@ -11,7 +11,7 @@ from starlette.middleware import Middleware
 from starlette.responses import JSONResponse
 
 import tollbar
-from tollbar.http import absent, datasets, health, jobs, me, openapi, profiles, runners, trials
+from tollbar.http import absent, billing, datasets, health, jobs, me, openapi, profiles, projects, runners, trials
 from tollbar.http.access_log import AccessLog
 from tollbar.http.answers import answer
 from tollbar.http.authentication import Authentication
@@ -27,12 +27,14 @@ from tollbar.http.refusals import Refusals, translate_http_error, translate_vali
 
 ROUTERS: Final = (
     me.router,
+    projects.router,
     absent.router,  # fixed paths such as /job/checkpoints stand before /job/{job_id}
     jobs.router,
     trials.router,
     datasets.router,
     runners.router,
     profiles.router,
+    billing.router,
 )
 
 

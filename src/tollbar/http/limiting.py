@@ -22,6 +22,15 @@ _MINUTE_S: Final = 60
 
 
 @dataclass(frozen=True)
+class RateState:
+    """Requests of one minute; `resets_at` (seconds since 1970) is when the first of them counts no more."""
+
+    limit: int
+    used: int
+    resets_at: float | None
+
+
+@dataclass(frozen=True)
 class Limiter:
     """Moving windows of one minute."""
 
@@ -40,6 +49,12 @@ class Limiter:
             reset_at = (await self.windows.get_window_stats(limit, *name)).reset_time
             wait_s = math.ceil(reset_at - now().timestamp())
             raise RateLimited(limit.amount, max(1, min(_MINUTE_S, wait_s)))
+
+    async def state(self, principal: Principal) -> RateState:
+        """Returns how much of a key's present minute is used, without counting a request."""
+        window = await self.windows.get_window_stats(self.per_key, principal.kind, principal.key_id)
+        used = self.per_key.amount - window.remaining
+        return RateState(self.per_key.amount, used, window.reset_time if used else None)
 
 
 def memory_limiter(*, per_key: int = 200, per_address: int = 60) -> Limiter:

@@ -16,6 +16,7 @@ from tollbar.jobs import store
 from tollbar.jobs.retries import LOSS_BOUND
 
 PUMP_LOCK: Final = 1
+PROJECT_LIMIT: Final = 256
 
 _log = structlog.get_logger()
 
@@ -31,7 +32,7 @@ class Pump:
     engine: Engine
     capacity: Capacity
     queue: str
-    project_limit: int = 256
+    project_limit: int = PROJECT_LIMIT
     """Trials of one project that may run at once."""
 
     async def run_once(self) -> int:

@@ -31,6 +31,7 @@ from tollbar.jobs.errors import (
     TrialNotFound,
     UnsupportedCapability,
 )
+from tollbar.jobs.pump import PROJECT_LIMIT
 from tollbar.jobs.spending import Plan
 from tollbar.jobs.states import JOB_TERMINAL, JobState
 from tollbar.jobs.submission import Submission
@@ -60,6 +61,8 @@ class JobsContext:
     """Public origin, for links."""
     capabilities: Capabilities | None = None
     """What the default backend can enforce; None when no backend works here."""
+    project_running: int = PROJECT_LIMIT
+    """Trials of one project that the workers run at once."""
     max_running: int = 64
     """Trials of one Job that may run at once."""
 
@@ -308,6 +311,11 @@ async def _spent(session: AsyncSession, rows: Sequence[TrialRow]) -> dict[str, d
     """Returns what all tries of these Trials cost, by Trial."""
     tries = {row.id: [f"trial:{row.id}:{number}" for number in range(1, row.try_no + 1)] for row in rows}
     return await budget.spent_on_many(session, tries)
+
+
+async def running_trials(session: AsyncSession, actor: Principal) -> int:
+    """Returns how many Trials of the project are at work, or handed to a worker."""
+    return await store.running_in_project(session, actor)
 
 
 async def require_trial(session: AsyncSession, actor: Principal, trial_id: str) -> None:

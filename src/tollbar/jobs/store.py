@@ -304,6 +304,13 @@ async def load(session: AsyncSession) -> int:
     return int(await session.scalar(select(func.count()).where(TrialRow.state.in_(states))) or 0)
 
 
+async def running_in_project(session: AsyncSession, actor: Principal) -> int:
+    """Returns how many Trials of the project are admitted or further on."""
+    states = (*_ACTIVE, TrialState.ADMITTED.value)
+    query = select(func.count()).where(TrialRow.state.in_(states), TrialRow.project_id == actor.project_id)
+    return int(await session.scalar(query) or 0)
+
+
 async def admit(session: AsyncSession, free: int, project_limit: int) -> list[Row[Any]]:
     """Admits at most `free` Trials, fairly, and returns their (id, try_no, rank_priority)."""
     chosen = list((await session.execute(_CHOOSE, {"free": free, "project_limit": project_limit})).all())
