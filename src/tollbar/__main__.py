@@ -29,6 +29,7 @@ APP_NOUNS: Final = (
             "remove": "tollbar.app.vault:remove_secret",
         },
     ),
+    ("limits", "What bounds the project.", {"set": "tollbar.app.limits:set_limits"}),
 )
 
 

@@ -71,7 +71,6 @@ def test_a_repeated_request_id_is_told(tollbar: Callable[..., Ended], signed_in:
 @pytest.mark.parametrize(
     ("options", "word"),
     [
-        ([], "--max-cost"),
         (["--max-cost", "1", "--no-cap"], "exclude"),
         (["--no-cap", "--fail-under", "0.5"], "--watch"),
         (["--no-cap", "--min-coverage", "0.5"], "--watch"),
@@ -92,17 +91,52 @@ def test_a_submission_that_makes_no_sense_is_refused_before_it_is_sent(
     assert signed_in.asked == []
 
 
+ACCOUNT: dict[str, Any] = {
+    "project_id": "prj_1", "currency": "USD", "daily_cap_usd": "2", "spent_today_usd": "1.7", "reserved_usd": "0.1",
+    "remaining_today_usd": "0.2", "resets_at": "2026-12-01T00:00:00.000Z", "spent_this_month_usd": "4.25",
+    "default_job_cap_usd": None, "warning": {"percent": 80, "at": "2026-11-30T11:00:00.000Z"},
+}  # fmt: skip
+
+
+def test_a_job_without_a_cap_is_not_submitted_unless_the_project_has_a_default_one(
+    tollbar: Callable[..., Ended], signed_in: StandIn
+) -> None:
+    signed_in.on(ROUTE, Answer(202, examples.job()))
+    for account in (Answer(200, ACCOUNT), Answer(404, {"code": "NOT_FOUND", "message": "There is no such route."})):
+        signed_in.on("GET /v1/billing/account", account)
+        ended = tollbar("jobs", "submit", "demo/mini@1")
+        assert (ended.code, ended.out) == (2, "")
+        assert "--max-cost" in ended.err
+    signed_in.on("GET /v1/billing/account", {**ACCOUNT, "default_job_cap_usd": "0.5"})
+    assert tollbar("jobs", "submit", "demo/mini@1").code == 0
+    (sent,) = signed_in.to(ROUTE)
+    assert "max_cost_usd" not in sent.json
+
+
+def test_a_cap_may_name_the_share_of_each_trial_behind_a_slash(
+    tollbar: Callable[..., Ended], signed_in: StandIn
+) -> None:
+    signed_in.on(ROUTE, Answer(202, examples.job()))
+    for text, whole, share in (("5", "5", None), ("5/0.20", "5", "0.20"), ("/0.20", None, "0.20")):
+        assert tollbar("jobs", "submit", "demo/mini@1", "--max-cost", text).code == 0
+        sent = signed_in.to(ROUTE)[-1].json
+        assert (sent.get("max_cost_usd"), sent.get("max_cost_per_trial_usd")) == (whole, share)
+
+
 def test_a_dry_run_starts_nothing_and_needs_no_cap(tollbar: Callable[..., Ended], signed_in: StandIn) -> None:
     resolved: dict[str, Any] = {
         "dry_run": True, "dataset_ref": {"name": "demo/mini", "version": "1"}, "total_tasks": 6, "n_total": 6,
         "profile": {"name": "tollbar/oracle", "version": "1"}, "attempts": 1, "max_cost_usd": None,
-        "refused": [{"task": "demo/web", "message": "needs Docker"}],
+        "refused": [{"task": "demo/web", "message": "needs Docker"}], "worst_case_usd": "0.72",
+        "worst_case_total_usd": "4.32", "project_day": ACCOUNT,
     }  # fmt: skip
     signed_in.on(ROUTE, resolved)
     ended = tollbar("jobs", "submit", "demo/mini@1", "--dry-run")
     assert ended.code == 0
     assert "refused\tdemo/web: needs Docker" in ended.out
     assert "cap\t-" in ended.out
+    assert "worst case per Trial\t0.72 USD\nworst case in all\t4.32 USD\n" in ended.out
+    assert "left of the day\t0.20 USD of 2.00 USD" in ended.out
     sent = signed_in.asked[0].json
     assert sent["dry_run"] is True
     assert "request_id" not in sent

@@ -32,6 +32,11 @@ class SpendLimits:
     day_cap_pusd: int | None = None
     job_cap_pusd: int | None = None
 
+    def wire(self) -> dict[str, str | None]:
+        """Returns them as decimal text of USD."""
+        caps = {"daily_cap_usd": self.day_cap_pusd, "default_job_cap_usd": self.job_cap_pusd}
+        return {name: None if cap is None else format_usd(cap) for name, cap in caps.items()}
+
 
 @dataclass(frozen=True)
 class Today:

@@ -37,7 +37,14 @@ def spending(job: Mapping[str, Any]) -> str:
     budget = job["budget"]
     cap = budget["max_cost_usd"]
     spent = money(budget["spent_usd"])
-    return spent if cap is None else f"{spent.removesuffix(' USD')} of {money(cap)}"
+    note = " (!)" if warning(budget) else ""
+    return spent if cap is None else f"{spent.removesuffix(' USD')} of {money(cap)}{note}"
+
+
+def warning(owner: Mapping[str, Any]) -> str | None:
+    """Returns `80 % of the cap is spent` for a budget that says so."""
+    found = owner.get("warning")
+    return f"{found['percent']} % of the cap is spent" if found else None
 
 
 def _short_score(job: Mapping[str, Any]) -> str:
@@ -117,6 +124,10 @@ def _budget_rows(budget: Mapping[str, Any]) -> Rows:
         ("left", money(budget["remaining_usd"])),
         ("budget", budget["state"]),
     ]
+    if budget.get("max_cost_per_trial_usd") is not None:
+        rows.insert(1, ("cap of a Trial", money(budget["max_cost_per_trial_usd"])))
+    if note := warning(budget):
+        rows.append(("warning", note))
     if stopped:
         rows.append(("stopped by", ", ".join(f"{name} {value}" for name, value in stopped.items())))
     return rows

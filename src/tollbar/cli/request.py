@@ -20,9 +20,11 @@ class Wanted:
     profile: Annotated[str | None, Parameter(help="NAME[@VERSION]; default: the project's default profile.")] = None
     runner: Annotated[str | None, Parameter(help="NAME[@REVISION]; default: the profile's runner.")] = None
     attempts: Annotated[int, Parameter(name=["--attempts", "-k"], help="How often each task is tried, 1 to 100.")] = 1
-    max_cost: Annotated[str | None, Parameter(help="The most that the Job may spend, in USD, such as 0.50.")] = None
+    max_cost: Annotated[
+        str | None, Parameter(help="The most that the Job may spend, in USD, such as 0.50; 5/0.20: and each Trial.")
+    ] = None
     no_cap: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Submit without a cap of the Job's own.")
+        bool, Parameter(negative="", show_default=False, help="No cap of the Job's own; the project's default holds.")
     ] = False
     param: Annotated[
         tuple[str, ...], Parameter(negative="", show_default=False, help="KEY=VALUE for the agent; repeatable.")
@@ -32,11 +34,14 @@ class Wanted:
     task: Annotated[str | None, Parameter(help="Only this task.")] = None
     tag: Annotated[str | None, Parameter(help="A word to find the Job by.")] = None
 
-    def check_cap(self, *, dry_run: bool) -> None:
-        """Raises `Usage` unless a person has said what the Job may spend."""
+    def check_cap(self) -> None:
+        """Raises `Usage` for options that contradict each other."""
         if self.max_cost is not None and self.no_cap:
             raise Usage("--max-cost and --no-cap exclude each other")
-        if self.max_cost is None and not self.no_cap and not dry_run:
+
+    def require_cap(self, default_usd: str | None) -> None:
+        """Raises `Usage` unless a person has said what the Job may spend: here, or as the project's default cap."""
+        if self.max_cost is None and not self.no_cap and default_usd is None:
             raise Usage("the Job needs a cap", fix="add --max-cost USD, or --no-cap to go without")
 
     @property
@@ -46,6 +51,7 @@ class Wanted:
     def members(self) -> dict[str, Any]:
         """Returns the submission without its dataset; raises `Usage` for a parameter that is none."""
         version = None if self.profile is None else split_version(self.profile)[1]
+        whole, _, share = (self.max_cost or "").partition("/")
         return given(
             {
                 "profile_name": self.profile_name,
@@ -54,7 +60,8 @@ class Wanted:
                 "attempts": self.attempts,
                 "params": self._params() or None,
                 "tag": self.tag,
-                "max_cost_usd": self.max_cost,
+                "max_cost_usd": whole or None,
+                "max_cost_per_trial_usd": share or None,
             }
         )
 

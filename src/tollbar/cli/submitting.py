@@ -22,7 +22,7 @@ from tollbar.cli.request import ANY, Request
 from tollbar.cli.session import NO_OPTIONS, Global, Session
 from tollbar.cli.text import money
 from tollbar.cli.watching import watch
-from tollbar.client.errors import ServerUnreachable, UnexpectedAnswer
+from tollbar.client.errors import ApiError, ServerUnreachable, UnexpectedAnswer
 from tollbar.client.schemas import Job
 
 if TYPE_CHECKING:
@@ -56,10 +56,12 @@ def submit_job(
     """
     session = Session(options)
     bar = Bar(fail_under, min_coverage)
-    wanted.check_cap(dry_run=dry_run)
+    wanted.check_cap()
     _check_watch(bar, watch_it=watch_it, dry_run=dry_run)
     members = wanted.members()
     with session.client() as client, ExitStack() as stack:
+        if not dry_run and wanted.max_cost is None and not wanted.no_cap:
+            wanted.require_cap(_default_cap(client))
         name, version = _source(client, session.out, dataset)
         members["dataset"] = wanted.selector(name, version)
         stack.enter_context(with_nearest_dataset(client, name))
@@ -75,6 +77,16 @@ def submit_job(
     if not job["final"]:
         session.out.note(f"watch it: tollbar jobs watch {job['job_id']}")
     return bar.judge(job)
+
+
+def _default_cap(client: Client) -> str | None:
+    """Returns the project's default cap; None also where the key may not read it, or an older server has none."""
+    try:
+        return client.billing_account()["default_job_cap_usd"]
+    except ApiError as error:
+        if error.status in {403, 404}:
+            return None
+        raise
 
 
 def _check_watch(bar: Bar, *, watch_it: bool, dry_run: bool) -> None:
@@ -121,8 +133,15 @@ def _dry_rows(found: dict[str, Any]) -> Rows:
         ("trials", found.get("n_total")),
         ("cap", money(found.get("max_cost_usd"))),
     ]
+    if found.get("max_cost_per_trial_usd") is not None:
+        rows.append(("cap of a Trial", money(found["max_cost_per_trial_usd"])))
     if "worst_case_usd" in found:
         rows.append(("worst case per Trial", money(found["worst_case_usd"])))
+    if "worst_case_total_usd" in found:
+        rows.append(("worst case in all", money(found["worst_case_total_usd"])))
+    day = found.get("project_day") or {}
+    if day.get("daily_cap_usd") is not None:
+        rows.append(("left of the day", f"{money(day['remaining_today_usd'])} of {money(day['daily_cap_usd'])}"))
     refused = found.get("refused") or []
     rows += [("refused", f"{item.get('task')}: {item.get('message')}") for item in refused if isinstance(item, dict)]
     rows += [("warning", warning) for warning in found.get("warnings") or []]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from cyclopts import App, Group
@@ -77,6 +77,18 @@ NOUNS: Final = (
         MEASURE,
         {"list": "tollbar.cli.artifacts:list_artifacts", "get": "tollbar.cli.artifacts:get_artifacts"},
     ),
+    Noun("limits", "What bounds the project.", ACCESS, {"show": "tollbar.cli.money:show_limits"}),
+    Noun(
+        "billing",
+        "What the project has spent, and what things cost.",
+        ACCESS,
+        {
+            "show": "tollbar.cli.money:show_account",
+            "usage": "tollbar.cli.money:show_usage",
+            "ledger": "tollbar.cli.money:list_ledger",
+            "prices": "tollbar.cli.money:list_prices",
+        },
+    ),
     Noun(
         "config",
         "Which server, key and form are used.",
@@ -87,6 +99,10 @@ NOUNS: Final = (
 )
 
 COMMANDS: Final = (Command("whoami", "tollbar.cli.catalogue:whoami", "Show who the key is.", ACCESS),)
+
+
+def _verbs(noun: Noun | None) -> Mapping[str, str]:
+    return {} if noun is None else noun.verbs
 
 
 @dataclass(frozen=True)
@@ -103,7 +119,10 @@ class Further:
 
     @property
     def all_nouns(self) -> tuple[Noun, ...]:
-        return (*NOUNS, *self.nouns)
+        """Every noun; verbs of a higher layer join those that their noun has here."""
+        further = {noun.name: noun for noun in self.nouns}
+        own = [replace(noun, verbs={**noun.verbs, **_verbs(further.pop(noun.name, None))}) for noun in NOUNS]
+        return (*own, *further.values())
 
 
 NOTHING_FURTHER: Final = Further()

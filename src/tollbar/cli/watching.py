@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from tollbar.cli.jobviews import ended, job_rows, score, spending, state
+from tollbar.cli.jobviews import ended, job_rows, score, spending, state, warning
 from tollbar.cli.judging import Bar
 from tollbar.cli.output import Output
 from tollbar.cli.problems import Detached, Unfollowed
@@ -50,11 +50,13 @@ def _follow(client: Client, out: Output, job_id: str) -> Job:
         out.note(f"{error.message.rstrip('.')}; asking again in {pause_s:g} s")
 
     job: Job | None = None
+    warned = False
     for job in client.follow_job(job_id, on_trouble=trouble):
-        now = (job["status"], job["phase"], job["trial_counts"], job["error"])
+        now = (job["status"], job["phase"], job["trial_counts"], job["error"], job["budget"].get("warning"))
         if now != seen:
             seen = now
             _tell(out, job)
+        warned = _note_warning(out, job, warned)
     assert job is not None
     return job
 
@@ -65,6 +67,14 @@ def _tell(out: Output, job: Job) -> None:
         out.json_line({"type": "job", "at": wire_time(SystemClock().now()), **told})
     else:
         out.progress(f"{job['job_id']} {state(job)}, {ended(job)} ended, score {score(job)}, {spending(job)}")
+
+
+def _note_warning(out: Output, job: Job, told: bool) -> bool:
+    """Says once that most of the cap is spent; returns whether it was said."""
+    note = warning(job["budget"])
+    if note is not None and not told:
+        out.note(f"{job['job_id']}: {note}")
+    return told or note is not None
 
 
 def _ways_back(job_id: str) -> list[str]:

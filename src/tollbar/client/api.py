@@ -196,6 +196,30 @@ class Client:
         archived = "true" if include_archived else None
         return cast("Page[Profile]", self._get("profiles", include_archived=archived, limit=limit, cursor=cursor))
 
+    def limits(self) -> Page[dict[str, Any]]:
+        """Returns what bounds the key's project, all at once."""
+        project = self.me()["project"] or {"workspace_id": "-", "project_id": "-"}
+        path = f"workspaces/{segment(project['workspace_id'])}/projects/{segment(project['project_id'])}/limits"
+        return {"items": self._get(path)["items"], "next_cursor": None}
+
+    def billing_account(self) -> dict[str, Any]:
+        """Returns what the project has spent today and this month, and what is left; decimal text of USD."""
+        return self._get("billing/account")
+
+    def billing_usage(
+        self, *, start: str | None = None, end: str | None = None, group_by: str | None = None
+    ) -> Page[dict[str, Any]]:
+        """Returns what was spent in a window (times with offset), in sums by day, product, endpoint or sku."""
+        return cast("Page[dict[str, Any]]", self._get("billing/usage", start=start, end=end, group_by=group_by))
+
+    def billing_ledger(self, *, limit: int | None = None, cursor: str | None = None) -> Page[dict[str, Any]]:
+        """Returns a page of charges, newest first."""
+        return cast("Page[dict[str, Any]]", self._get("billing/ledger", limit=limit, cursor=cursor))
+
+    def billing_prices(self, *, limit: int | None = None, cursor: str | None = None) -> Page[dict[str, Any]]:
+        """Returns a page of what things cost."""
+        return cast("Page[dict[str, Any]]", self._get("billing/prices", limit=limit, cursor=cursor))
+
     def _get(self, path: str, **params: str | int | None) -> dict[str, Any]:
         given: Params = params
         return self._transport.json("GET", path, params=given)[1]

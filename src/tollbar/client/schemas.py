@@ -105,6 +105,9 @@ class Budget(TypedDict):
     remaining_usd: str | None
     state: str
     stopped_by: dict[str, Any] | None
+    warning: NotRequired[dict[str, Any] | None]
+    """Set once 80 % of the cap is spent."""
+    max_cost_per_trial_usd: NotRequired[str | None]
 
 
 class Cost(TypedDict):
