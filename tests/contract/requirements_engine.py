@@ -32,13 +32,13 @@ G-ENG-16.14 engine.md#16.14 closed
 
 G-ENG-17.segments engine.md#17 open #6
   SIGKILL of one of two workers among 200 segments: all finish, no finished step runs again, nothing is written twice.
-G-ENG-17.trials engine.md#17 open #3
+G-ENG-17.trials engine.md#17 closed
   SIGKILL of one of two workers with Trials in every phase: each ends once, sealed ones run no second agent.
 G-ENG-17.only_worker engine.md#17 closed
   SIGKILL of the only worker and a restart: the same.
 G-ENG-17.zombie engine.md#17 closed
   A worker that was stopped and continues after its work was taken over writes nothing and ends.
-G-ENG-17.reapers engine.md#17 open #3
+G-ENG-17.reapers engine.md#17 closed
   Two reapers, a killed one and a stopped one do nothing twice and lose nothing.
 G-ENG-17.killer_segment engine.md#17 open #6
   A segment that kills its worker every time fails after 20 dispatches.
@@ -46,7 +46,7 @@ G-ENG-17.branch engine.md#17 open #6
   A branch whose worker dies is resumed while its parent lives on.
 G-ENG-17.cancel_tree engine.md#17 closed
   Cancel ends a Trial's child that ignores TERM and its setsid grandchild within 5 s.
-G-ENG-17.cancel_dead engine.md#17 open #3
+G-ENG-17.cancel_dead engine.md#17 closed
   Cancel of work whose worker is dead ends within 60 s.
 G-ENG-17.stop_thousand engine.md#17 closed
   Stopping a Job of 1,000 pending and 8 running Trials: running ones gone within 10 s, nothing starts afterwards.
@@ -58,9 +58,9 @@ G-ENG-17.decisions engine.md#17 open #6
   50 decisions of one gate at once from two processes have one winner and one next segment.
 G-ENG-17.paused_restart engine.md#17 open #6
   A restart while 100 runs are paused changes nothing.
-G-ENG-17.postgres_restart engine.md#17 open #3
+G-ENG-17.postgres_restart engine.md#17 closed
   A restart of PostgreSQL during recovery and claims loses nothing.
-G-ENG-17.cut_off engine.md#17 open #3
+G-ENG-17.cut_off engine.md#17 closed
   A worker that is cut off kills its sandboxes before others can start the same Trial.
 G-ENG-17.pump engine.md#17 closed
   Limits hold, the urgent Job is first, small Jobs are not starved, each Trial runs once.

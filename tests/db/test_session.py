@@ -1,10 +1,13 @@
 """Reading and writing through a pool."""
 
+import asyncio
+
 import pytest
 import sqlalchemy as sa
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import DBAPIError, IntegrityError
 
-from tollbar.db.session import open_database, psycopg_url
+from tollbar.datasets.store import unhurried
+from tollbar.db.session import limited_url, open_database, psycopg_url
 
 COUNT = sa.text("SELECT count(*) FROM note")
 ADD = sa.text("INSERT INTO note VALUES (:secret)")
@@ -57,3 +60,26 @@ async def test_each_test_has_a_database_of_its_own(database, empty_database_url)
 @pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+asyncpg"])
 def test_a_url_is_read_by_psycopg_whatever_its_scheme_and_keeps_its_password(scheme):
     assert psycopg_url(f"{scheme}://u:p%40ss@h:1/d") == "postgresql+psycopg://u:p%40ss@h:1/d"
+
+
+async def test_a_transaction_that_stands_still_is_ended_and_one_that_may_wait_is_not(database_url):
+    limited = open_database(limited_url(f"{database_url}&options=-cwork_mem=8MB", 0.2))
+    try:
+        async with limited.session() as session:
+            assert await session.scalar(sa.text("SHOW work_mem")) == "8MB"
+            assert await session.scalar(sa.text("SHOW idle_in_transaction_session_timeout")) == "200ms"
+            with pytest.raises(DBAPIError):
+                while True:
+                    await asyncio.sleep(0.3)
+                    await session.execute(sa.text("SELECT 1"))
+        async with limited.transaction() as session:
+            await unhurried(session)
+            await asyncio.sleep(0.4)
+            await session.execute(sa.text("SELECT 1"))
+    finally:
+        await limited.close()
+
+
+def test_a_limit_takes_the_place_of_an_earlier_one():
+    once = limited_url("postgresql://u:p@host/db", 30)
+    assert limited_url(once, 5) == limited_url("postgresql://u:p@host/db", 5)

@@ -31,6 +31,7 @@ class Above:
     def __init__(self) -> None:
         self.dead: list[list[str]] = []
         self.taken: list[tuple[list[str], bool]] = []
+        self.swept: list[tuple[str, bool]] = []
         self.fails_at: int | None = None
 
     async def on_dead(self, session: AsyncSession, executor_ids: Sequence[str]) -> None:
@@ -41,8 +42,11 @@ class Above:
             raise LookupError
         self.taken.append((sorted(work_ids), lost))
 
+    async def sweep(self, executor_id: str, lost: bool) -> None:
+        self.swept.append((executor_id, lost))
+
     def hand_over(self) -> HandOver:
-        return HandOver(self.on_dead, self.take_over)
+        return HandOver(self.on_dead, self.take_over, self.sweep)
 
 
 @pytest.fixture

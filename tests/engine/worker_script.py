@@ -69,7 +69,10 @@ def hand_over() -> HandOver:
     async def take_over(work_ids: Any, lost: bool) -> None:
         say("take_over", ids=sorted(work_ids), lost=lost)
 
-    return HandOver(on_dead, take_over)
+    async def sweep(executor_id: str, lost: bool) -> None:
+        """This worker has no rows above the engine's."""
+
+    return HandOver(on_dead, take_over, sweep)
 
 
 async def main(options: dict[str, Any]) -> int:

@@ -121,6 +121,7 @@ class Fleet:
     def serve(self, **more: str) -> Running:
         """Starts a server and returns how to use it."""
         process = self.process("serve", "--port", "0", **more).ready()
+        (process.folder / "server.log").symlink_to("log")
         return Running(process.folder / "data", process=process.process, facts=process.facts)
 
     def workers(self, *slots: int, **more: str) -> list[Process]:

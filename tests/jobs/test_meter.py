@@ -412,10 +412,10 @@ async def test_what_cannot_be_settled_stays_reserved_until_it_is_written_off(cas
         async with case.meter() as meter:
             meter.sandbox_stands()
             await case.clock.sleeps_until(30.0)
-            case.database.failures = ["before"] * 3
+            case.database.failures = ["before"] * 24
 
     task = asyncio.create_task(phase())
-    for moment in (0.25, 0.5, 0.75):
+    for moment in (number / 4 for number in range(1, 25)):
         await case.clock.sleeps_until(moment)
         case.clock.advance_to(moment)
     await asyncio.wait_for(task, 4)

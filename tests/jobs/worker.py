@@ -78,9 +78,18 @@ async def working(
 
     beats = open_database(database.url, pool_size=4)
     worker = Worker(beats, executor_id, slots, ("bwrap",), Intervals(0.2, 1.0, 1.5), lambda: None, clock)
+
+    async def sweep(worker_id: str, lost: bool) -> None:
+        await recovery.sweep(worker_id, lost=lost)
+
     loops = [pump, Loop("reconciler", 0.5, recovery.reconcile, clock=clock)]
     process = WorkerProcess.assemble(
-        engine=engine, worker=worker, hand_over=HandOver(on_dead, take_over), clock=clock, alone=False, loops=loops
+        engine=engine,
+        worker=worker,
+        hand_over=HandOver(on_dead, take_over, sweep),
+        clock=clock,
+        alone=False,
+        loops=loops,
     )
     await process.start(["control", "trials.bwrap"])
     try:

@@ -17,7 +17,7 @@ from tollbar.db import migrate
 from tollbar.db.datadir import HeldDirectory, hold_directory, read_server_facts
 from tollbar.db.embedded import EmbeddedServer
 from tollbar.db.errors import DatabaseOwnerEnded, EmbeddedDatabaseFailed, NoDatabase
-from tollbar.db.session import Database, open_database
+from tollbar.db.session import Database, limited_url, open_database
 from tollbar.engine.migrate import migrate as migrate_engine
 from tollbar.kit.clock import Clock, SystemClock
 from tollbar.settings import Settings
@@ -62,7 +62,7 @@ async def own(stack: AsyncExitStack, settings: Settings) -> Installation:
     await asyncio.to_thread(migrate.upgrade, url)
     await asyncio.to_thread(migrate_engine, url)
     alone = settings.database_url is None
-    database = open_database(url, pool_size=_OWNER_CONNECTIONS, may_restart=not alone)
+    database = open_database(_limited(url, settings), pool_size=_OWNER_CONNECTIONS, may_restart=not alone)
     return await _opened(stack, settings, data_dir, database, alone=alone, lost=lost)
 
 
@@ -80,7 +80,7 @@ async def join(stack: AsyncExitStack, settings: Settings, *, connections: int) -
             raise NoDatabase(data_dir)
         url, lost = owner["database_url"], _owner_ends(data_dir, owner["pid"])
     await asyncio.to_thread(migrate.require_current, url)
-    database = open_database(url, pool_size=connections)
+    database = open_database(_limited(url, settings), pool_size=connections)
     return await _opened(stack, settings, data_dir, database, alone=False, lost=lost)
 
 
@@ -119,6 +119,11 @@ def made(folder: Path) -> Path:
     path = folder.expanduser().resolve()
     path.mkdir(parents=True, exist_ok=True, mode=0o700)
     return path
+
+
+def _limited(url: str, settings: Settings) -> str:
+    """Once a worker counts as dead it must hold no row any more."""
+    return limited_url(url, settings.dead_after_s)
 
 
 async def _embedded(stack: AsyncExitStack, settings: Settings, held: HeldDirectory) -> EmbeddedServer:

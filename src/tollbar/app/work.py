@@ -32,7 +32,8 @@ from tollbar.sandboxes.bwrap import BwrapProvider
 from tollbar.sandboxes.interface import Capabilities
 
 _PUMP_S: Final = 0.5
-_RECONCILE_S: Final = 60.0
+_RECONCILE_BEATS: Final = 5
+"""Two passes find what nobody drives: at the defaults within a minute."""
 _REAP_SANDBOXES_S: Final = 60.0
 _BEAT_CONNECTIONS: Final = 5
 
@@ -142,10 +143,11 @@ def _loops(installation: Installation, engine: DbosEngine, recovery: Recovery, p
     async def reap() -> None:
         await provider.reap((), now=clock.now())
 
+    reconcile_s = _RECONCILE_BEATS * installation.settings.beat_s
     pump = Pump(database, engine, held_by_all, trials(provider.name))
     return [
         Loop("pump", _PUMP_S, pump.run_once, clock=clock),
-        Loop("reconciler", _RECONCILE_S, under_lock(database, Lock.RECONCILER, recovery.reconcile), clock=clock),
+        Loop("reconciler", reconcile_s, under_lock(database, Lock.RECONCILER, recovery.reconcile), clock=clock),
         Loop("sandboxes", _REAP_SANDBOXES_S, reap, clock=clock),
     ]
 
@@ -157,4 +159,7 @@ def _hand_over(recovery: Recovery) -> HandOver:
     async def take_over(work_ids: Sequence[str], lost: bool) -> None:
         await recovery.take_over(work_ids, lost=lost)
 
-    return HandOver(on_dead, take_over)
+    async def sweep(worker_id: str, lost: bool) -> None:
+        await recovery.sweep(worker_id, lost=lost)
+
+    return HandOver(on_dead, take_over, sweep)

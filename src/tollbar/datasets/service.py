@@ -162,6 +162,7 @@ async def _add(
     session: AsyncSession, actor: Principal, dataset: Dataset, visibility: str, blobs: Blobs, clock: Clock
 ) -> DatasetVersionRow | None:
     """Stores files, then rows; None when another publication of that label was quicker."""
+    await store.unhurried(session)  # storing the files can take longer than a transaction may stand still
     version_id = new_id("dsv")
     tasks: list[dict[str, Any]] = []
     for entry in dataset.tasks:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, or_, select
+from sqlalchemy import ColumnElement, func, or_, select, text
 from sqlalchemy.dialects.postgresql import aggregate_order_by, array_agg, insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -40,6 +40,11 @@ async def any_version(session: AsyncSession, name: str, label: str) -> DatasetVe
     """Returns a version whoever may see it: only for the rule that a label is used once."""
     row = DatasetVersionRow
     return await session.scalar(select(row).where(row.name == name, row.version == label))
+
+
+async def unhurried(session: AsyncSession) -> None:
+    """Lets this transaction stand still as long as it must, because it waits for something else than the database."""
+    await session.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
 
 
 async def any_blob(session: AsyncSession) -> str | None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Final
 
 from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
+
+_IDLE: Final = "-cidle_in_transaction_session_timeout"
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,19 @@ class Database:
 def psycopg_url(url: str) -> str:
     """Returns the URL in the form that SQLAlchemy and the engine read (`postgresql+psycopg://...`)."""
     return make_url(url).set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
+
+
+def limited_url(url: str, idle_s: float) -> str:
+    """Returns the URL whose connections the server ends when they stand still in a transaction for so long.
+
+    A process that is frozen, or whose machine lost its power, keeps no row from those who take its work over.
+    """
+    made = make_url(url)
+    given = made.query.get("options", "")
+    words = (given if isinstance(given, str) else " ".join(given)).split()
+    kept = [word for word in words if not word.startswith(_IDLE)]
+    options = " ".join([*kept, f"{_IDLE}={int(idle_s * 1000)}"])
+    return psycopg_url(made.update_query_dict({"options": options}).render_as_string(hide_password=False))
 
 
 def open_database(url: str, *, pool_size: int = 10, may_restart: bool = True) -> Database:

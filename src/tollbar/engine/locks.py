@@ -16,6 +16,7 @@ from tollbar.db.session import Database
 from tollbar.engine import store
 
 SPACE: Final = 0x70_6F_6C
+_LONGEST_S: Final = 600.0
 
 
 class Lock(IntEnum):
@@ -50,11 +51,13 @@ async def elected(
         yield session if await store.try_lock(session, SPACE, lock) else None
 
 
-def under_lock(database: Database, lock: Lock, work: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[None]]:
-    """Returns `work` as something that every process may call and only the elected one does."""
+def under_lock(
+    database: Database, lock: Lock, work: Callable[[], Awaitable[Any]], *, limit_s: float = _LONGEST_S
+) -> Callable[[], Awaitable[None]]:
+    """Returns `work` as something that every process may call and only the elected one does, for `limit_s` at most."""
 
     async def run() -> None:
-        async with elected(database, lock) as mine:
+        async with elected(database, lock, limit_s=limit_s) as mine:
             if mine is not None:
                 await work()
 

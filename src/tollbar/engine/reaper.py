@@ -40,6 +40,9 @@ class HandOver:
     take_over: Callable[[Sequence[str], bool], Awaitable[None]]
     """`(work_ids, lost)`: put Trials, which are cancelled in the engine already, under their next try, in a
     transaction of its own. `lost` False: their worker left in order, which counts against nobody."""
+    sweep: Callable[[str, bool], Awaitable[None]]
+    """`(executor_id, lost)`, once the engine says that it holds nothing more: end what still stands under it in our
+    rows, such as Trials that were cancelled just before it died."""
     redispatched: frozenset[str] = frozenset({"trial"})
     """Flows that go to `take_over`. All others are resumed where their last finished step left them."""
 
@@ -119,6 +122,7 @@ class Reaper:
                 batch = found[start : start + _BATCH]
                 await self._take(batch, lost=worker.lost)
                 taken += len(batch)
+        await self.hand_over.sweep(worker.executor_id, worker.lost)
         if worker.known:
             async with self.database.transaction() as session:
                 await store.move(session, worker.executor_id, WorkerState.GONE)

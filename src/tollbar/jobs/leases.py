@@ -31,7 +31,8 @@ _LAST_CALL_S: Final = 5.0
 _LOOK_AGAIN_S: Final = 0.25
 _TAIL_S: Final = 5
 """What a phase may take beyond its time limit, to start, to end its processes and to seal; paid slice by slice."""
-_SETTLINGS: Final = 3
+_SETTLINGS: Final = 24
+"""With the pauses between them some seconds: a restart of the database costs nobody a whole slice."""
 
 _log = structlog.get_logger()
 

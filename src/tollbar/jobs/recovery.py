@@ -44,6 +44,14 @@ class Recovery:
         """
         await self._hand_on(work_ids, lost=lost, lost_waiting=False)
 
+    async def sweep(self, worker_id: str, *, lost: bool) -> None:
+        """Hands on, or ends, what still stands under a worker that is gone and holds nothing in the engine."""
+        async with self.database.session() as session:
+            tries = await store.owned_by(session, worker_id)
+        work_ids = [trial_work_id(trial_id, try_no) for trial_id, try_no in tries]
+        await self.engine.cancel(work_ids)
+        await self.take_over(work_ids, lost=lost)
+
     async def _hand_on(self, work_ids: Sequence[str], *, lost: bool, lost_waiting: bool) -> None:
         tries = [found for found in map(read_work_id, work_ids) if found is not None]
         if not tries:

@@ -274,6 +274,12 @@ async def live_among(session: AsyncSession, trial_ids: Sequence[str]) -> list[Tr
     return list(await session.scalars(query.execution_options(populate_existing=True)))
 
 
+async def owned_by(session: AsyncSession, worker_id: str) -> list[tuple[str, int]]:
+    """Returns (trial, try) of what that worker began and has not ended."""
+    query = select(TrialRow.id, TrialRow.try_no).where(TrialRow.owner == worker_id, TrialRow.state.in_(_ACTIVE))
+    return [(row[0], row[1]) for row in await session.execute(query)]
+
+
 async def in_engine(session: AsyncSession, after: str, limit: int) -> list[tuple[str, int, str]]:
     """Returns (trial, try, state) of the next Trials by id that the engine should know of."""
     states = [state for state in _LIVE if state != TrialState.PENDING.value]
