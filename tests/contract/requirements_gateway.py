@@ -1,17 +1,17 @@
 """Rows of the gateway guide: money, loss and secrets of metered model calls."""
 
 ROWS = """
-G-GW-GL1 gateway-and-ledger.md#15.GL1 open #4
+G-GW-GL1 gateway-and-ledger.md#15.GL1 closed
   Cached tokens that are part of the prompt are charged once, at the cache rate.
-G-GW-GL2 gateway-and-ledger.md#15.GL2 open #4
+G-GW-GL2 gateway-and-ledger.md#15.GL2 closed
   Input that excludes the cache is not reduced again, and cache creation is charged once.
 G-GW-GL3 gateway-and-ledger.md#15.GL3 open #4
   Streamed and plain answers of the same usage cost the same.
 G-GW-GL4 gateway-and-ledger.md#15.GL4 open #4
   Usage that contradicts itself settles at the worst case.
-G-GW-GL5 gateway-and-ledger.md#15.GL5 open #4
+G-GW-GL5 gateway-and-ledger.md#15.GL5 closed
   One formula prices everything; there is no second one to fall back on.
-G-GW-GL6 gateway-and-ledger.md#15.GL6 open #4
+G-GW-GL6 gateway-and-ledger.md#15.GL6 closed
   A model without both rates is unknown, and refused under a cap.
 G-GW-GL7 gateway-and-ledger.md#15.GL7 open #4
   A pricing error at settlement charges the reservation.
@@ -19,7 +19,7 @@ G-GW-GL8 gateway-and-ledger.md#15.GL8 open #4
   A streamed answer without usage is unmetered, never zero.
 G-GW-GL9 gateway-and-ledger.md#15.GL9 open #4
   Every dialect is metered, streamed and plain.
-G-GW-GL10 gateway-and-ledger.md#15.GL10 open #4
+G-GW-GL10 gateway-and-ledger.md#15.GL10 closed
   Usage is read from incomplete and failed responses too.
 G-GW-GL11 gateway-and-ledger.md#15.GL11 open #4
   A client that disconnects is billed in full, and the drain is bounded.
@@ -27,7 +27,7 @@ G-GW-GL12 gateway-and-ledger.md#15.GL12 open #4
   Outstanding reservations count: 50 calls at once never pass the cap.
 G-GW-GL13 gateway-and-ledger.md#15.GL13 open #4
   A reservation that cannot be written means no call.
-G-GW-GL14 gateway-and-ledger.md#15.GL14 open #4
+G-GW-GL14 gateway-and-ledger.md#15.GL14 closed
   The worst case uses the dearer tier where the request can reach it.
 G-GW-GL15 gateway-and-ledger.md#15.GL15 closed
   No counter stands beside the ledger, and a cap at any level holds.
@@ -43,7 +43,7 @@ G-GW-GL20 gateway-and-ledger.md#15.GL20 open #4
   A call that only outstanding reservations block waits, then runs.
 G-GW-GL21 gateway-and-ledger.md#15.GL21 open #4
   A Trial's key is refused on another Trial's listener, and after the Trial's end.
-G-GW-GL22 gateway-and-ledger.md#15.GL22 open #4
+G-GW-GL22 gateway-and-ledger.md#15.GL22 closed
   Duplicate keys and packed bodies are refused, or bounded by what they unpack to.
 G-GW-GL23 gateway-and-ledger.md#15.GL23 open #4
   Input that the body does not hold is refused by name; the known command lines' first requests pass.
@@ -71,7 +71,7 @@ G-GW-GL34 gateway-and-ledger.md#15.GL34 open #4
   An overrun is recorded, the budget stops, the constraint stays intact.
 G-GW-GL35 gateway-and-ledger.md#15.GL35 open #4
   A running Job keeps its prices.
-G-GW-GL36 gateway-and-ledger.md#15.GL36 open #4
+G-GW-GL36 gateway-and-ledger.md#15.GL36 closed
   Free needs zero rates, and zero rates need the word free.
 G-GW-GL37 gateway-and-ledger.md#15.GL37 open #4
   SIMULATED shows wherever the scripted provider's results show, and no real day is charged.

@@ -1,0 +1,63 @@
+"""What the gateway refuses, and what an operator's price table or a script can have wrong."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from tollbar.kit.errors import TollbarError
+
+
+class Code(StrEnum):
+    """The codes of the model gateway; status and shape depend on the dialect (`dialects.refusal`)."""
+
+    BUDGET_EXCEEDED = "BUDGET_EXCEEDED"
+    BUDGET_UNMETERED = "BUDGET_UNMETERED"
+    REQUEST_UNBOUNDED = "REQUEST_UNBOUNDED"
+    EGRESS_REFUSED = "EGRESS_REFUSED"
+    MODEL_NOT_ALLOWED = "MODEL_NOT_ALLOWED"
+    INVALID_REQUEST = "INVALID_REQUEST"
+    KEY_INVALID = "KEY_INVALID"
+    ROUTE_NOT_ALLOWED = "ROUTE_NOT_ALLOWED"
+    REQUEST_TOO_LARGE = "REQUEST_TOO_LARGE"
+    UNSUPPORTED_MEDIA_TYPE = "UNSUPPORTED_MEDIA_TYPE"
+    BUDGET_BUSY = "BUDGET_BUSY"
+    UPSTREAM_UNREACHABLE = "UPSTREAM_UNREACHABLE"
+    LEDGER_UNAVAILABLE = "LEDGER_UNAVAILABLE"
+    SCRIPT_NO_MATCH = "SCRIPT_NO_MATCH"
+    SCRIPT_EXHAUSTED = "SCRIPT_EXHAUSTED"
+    SCRIPT_TOOL_MISSING = "SCRIPT_TOOL_MISSING"
+
+
+class Refused(Exception):
+    """The gateway answers this model call itself; `message` is one sentence without the code."""
+
+    def __init__(self, code: Code, message: str) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message
+
+
+class Unmetered(Exception):
+    """An answer's usage cannot be read or priced: the call costs its worst case. Never zero."""
+
+
+class InvalidPrice(TollbarError):
+    """A row of an operator's price table cannot be used."""
+
+    code = "INVALID_PRICE"
+    status = 422
+
+    def __init__(self, model: str, field: str, problem: str) -> None:
+        super().__init__(
+            f"The price of {model} cannot be used: {field} {problem}.", fields=[{"path": field, "problem": problem}]
+        )
+
+
+class InvalidScript(TollbarError):
+    """A script of the scripted provider cannot be used; the message names the table and the key."""
+
+    code = "INVALID_SCRIPT"
+    status = 422
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"The script cannot be used: {path} {problem}.", fields=[{"path": path, "problem": problem}])
