@@ -175,6 +175,7 @@ async def _measure(folder: Path, agent: str, k: int, n: int, form: Form) -> Bare
         for number in range(k):
             group.create_task(one(number))
     wall_s = time.perf_counter() - started
+    await world.provider.kill_all()
     supervisor_s = machine.own_cpu_s() - before[0]
     machine.reap(())
     return BareRun(wall_s, supervisor_s, machine.children_cpu_s() - before[1])

@@ -250,6 +250,10 @@ class Host:
         files = [Path(path, "cgroup.procs") for path, _, _ in os.walk(folder)]
         return {int(pid) for file in files for pid in file.read_text().split()}
 
+    def started(self, folder: Path) -> list[int]:
+        """Returns what the starting helpers of this machine started for the sandbox of a folder."""
+        return [pid for pid in self.living(f"{folder}/") if self.name(self.parent(pid)) == "tollbar-start"]
+
     def descriptors(self) -> set[str]:
         """Returns the numbers of the descriptors that this process has open."""
         return {entry.name for entry in Path("/proc/self/fd").iterdir()}
@@ -261,7 +265,7 @@ class Host:
     def traces(self, root: Path) -> dict[str, object]:
         """Returns what sandboxes could leave: processes, mounts, groups, folders, descriptors, threads."""
         return {
-            "bwraps": sorted(pid for pid in self.living("bwrap") if self.parent(pid) == os.getpid()),
+            "processes": self.living(f"{root}/"),
             "mounts": len(Path("/proc/self/mountinfo").read_text().splitlines()),
             "cgroups": self.cgroups(f"tollbar-{hashlib.sha256(bytes(root / 'sandboxes')).hexdigest()[:8]}-"),
             "folders": sorted(folder.name for folder in (root / "sandboxes" / "s").iterdir()),

@@ -1,6 +1,7 @@
 """How commands end: by themselves, by time, by kill, with their worker; and that nothing of them is left."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -14,7 +15,8 @@ import pytest
 from tollbar.sandboxes.errors import EnvironmentStartFailed, SandboxLost
 from tollbar.sandboxes.identity import identify
 from tollbar.sandboxes.interface import Form, Limits
-from tollbar.sandboxes.process import Tree
+from tollbar.sandboxes.process import Chain, start_tree
+from tollbar.sandboxes.starter import Starter
 
 HIDING = """
 trap '' TERM HUP INT
@@ -194,7 +196,7 @@ async def test_a_sandbox_that_somebody_else_ends_is_lost_and_not_a_failure_of_it
     mark = host.marker()
     running = asyncio.create_task(box.sandbox.exec(["sleep", mark], timeout_s=20))
     await host.sleeping(mark)
-    [outer] = [pid for pid in host.living(str(box.upper)) if host.parent(pid) == os.getpid()]
+    [outer] = host.started(box.upper.parent)
     os.kill(outer, signal.SIGKILL)
     with pytest.raises(SandboxLost) as lost:
         await running
@@ -236,14 +238,15 @@ async def test_a_killed_worker_leaves_no_process_and_another_one_removes_the_fol
     with start_worker(shared_folder / "sandboxes", mark, trial, sandbox_form) as worker:
         try:
             await host.sleeping(mark, 3)
-            helpers = [pid for pid in host.children(worker.pid) if host.name(pid) == "tollbar-entry"]
-            assert len(helpers) == (sandbox_form is Form.HELD)
+            helpers = {pid: host.name(pid) for pid in host.children(worker.pid)}
+            entry = ["tollbar-entry"] if sandbox_form is Form.HELD else []
+            assert sorted(helpers.values()) == [*entry, "tollbar-start"]
             assert await provider.reap([], now=clock_now) == [], "a living worker holds it"
         finally:
             worker.kill()
     await host.gone(mark)
     await host.gone(folder)
-    await host.until(lambda: not [pid for pid in helpers if host.name(pid) == "tollbar-entry"])
+    await host.until(lambda: not [pid for pid, name in helpers.items() if host.name(pid) == name])
     assert await provider.reap([f"{trial}-0-agent"], now=clock_now) == [], "a live name is left alone"
     assert await provider.reap([], now=clock_now) == [f"{trial}-0-agent"]
     assert not (shared_folder / "sandboxes" / "s" / f"{trial}-0-agent").exists()
@@ -283,11 +286,18 @@ async def test_a_worker_killed_while_a_held_sandbox_starts_leaves_no_process(
     assert await provider.reap([], now=clock_now) == [f"{trial}-0-agent"]
 
 
+def drive(coroutine):
+    """Takes the first step of a coroutine without an event loop."""
+    with contextlib.closing(coroutine):
+        coroutine.send(None)
+
+
 @pytest.mark.requirement("G-SBX-14.thread")
 async def test_a_sandbox_is_started_by_the_event_loops_thread_only(host):
     mark = host.marker()
     with pytest.raises(RuntimeError):
-        await asyncio.to_thread(Tree, ["/bin/sleep"], [mark], identify(64000))
+        chain = Chain("/bin/sleep", ["sleep", mark], b"", (), 64, 1 << 20)
+        await asyncio.to_thread(drive, start_tree(Starter(identify(64000)), chain, identify(64000)))
     assert host.living(mark) == []
 
 

@@ -119,7 +119,7 @@ async def test_process_1_holds_nothing_of_the_host_and_cannot_be_ended(box, monk
         print("alive")
     """)
     environment, descriptors, root, rights, alive = out.splitlines()
-    assert environment == "['PATH', 'PWD']"
+    assert environment == "['PATH']"
     assert descriptors == "['/dev/null', 'anon_inode', 'pipe']"
     assert root == "True"
     assert rights == "{'CapPrm:\\t0000000000000000'}"

@@ -150,7 +150,7 @@ async def test_there_is_no_sandbox_to_enter_before_its_own_shell_was_up(provider
 
 async def test_both_forms_give_a_command_the_same_rights_limits_and_mounts(provider, new_box):
     show = (
-        "grep -E '^Cap|Priv|Seccomp|^Sig[^Q]|^Uid|^Gid|Groups' /proc/self/status; ulimit -a; umask; env | sort; id; "
+        "grep -E '^Cap|Priv|Seccomp|^Sig[^QI]|^Uid|^Gid|Groups' /proc/self/status; ulimit -a; umask; env | sort; id; "
         "cut -d' ' -f2-4 /proc/self/mounts | grep -v overlay; ls -l /proc/self/fd | wc -l; cat /proc/self/uid_map; "
         "cat /proc/sys/user/max_user_namespaces; hostname; ls -la / | wc -l"
     )
@@ -186,7 +186,7 @@ async def test_commands_at_once_do_not_mix(box):
 
 async def test_a_world_that_somebody_ends_between_commands_is_lost_until_the_kill(box, host):
     await box.sh("echo kept > /file")
-    [outer] = [pid for pid in host.living(str(box.upper)) if host.parent(pid) == os.getpid()]
+    [outer] = host.started(box.upper.parent)
     os.kill(outer, signal.SIGKILL)
     await host.until(lambda: host.name(outer) == "" or "Z" in host.state(outer))
     with pytest.raises(SandboxLost) as lost:

@@ -285,6 +285,8 @@ class BwrapProvider:
         await asyncio.gather(*(sandbox.kill() for sandbox in sandboxes))
         if self._entrance is not None:
             await self._entrance.close()
+        if self._ground is not None:
+            await self._ground.starter.close()
 
     def kill_now(self) -> None:
         """The same for a watchdog: sends the signals and returns at once; any thread may call it."""

@@ -1,11 +1,12 @@
-"""The command line that starts a sandbox: a chain of programs, each replacing itself by the next, so one pid stays.
+"""The command line that starts a sandbox.
 
-Nothing of the tenant is in it but the command: the environment goes through descriptor 3, because host programs
+Nothing of the tenant is in it but the command: the environment goes through descriptor 3, because the host's program
 would run with it and every local user could read it.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import resource
 import shlex
@@ -16,16 +17,9 @@ from typing import Final
 
 from tollbar.sandboxes.base import DEFAULT_HOME, DEFAULT_PATH
 from tollbar.sandboxes.errors import EnvironmentRefused, EnvironmentStartFailed
-from tollbar.sandboxes.identity import Identity
 from tollbar.sandboxes.interface import Limits
-from tollbar.sandboxes.process import INFO_FD
-
-JOIN: Final = (
-    'umask 022; ulimit -c 0 && ulimit -n "$1" && ulimit -f "$2" || exit 71; shift 2; '
-    'while [ "$1" != -- ]; do echo $$ > "$1/cgroup.procs" || exit 70; shift; done; shift; '
-    'exec 3<&0 </dev/null; exec "$@"'
-)
-"""Runs with the supervisor's rights: lowers the resource limits, joins the cgroups, frees standard input."""
+from tollbar.sandboxes.process import Chain
+from tollbar.sandboxes.start_helper import ARGUMENTS, INFO
 
 ENTER: Final = (
     'echo >&3; while IFS= read -r l <&3; do e="$e$l\n"; done; eval "$e"; '
@@ -73,7 +67,6 @@ START_ENV: Final = {"PATH": DEFAULT_PATH, "HOME": DEFAULT_HOME}
 """The environment of the tenant's own shell before it takes the command's."""
 
 SHM_BYTES: Final = 64 << 20
-_BLOCK: Final = 512
 _MIB: Final = 1 << 20
 _MOUNT_OPTIONS_MAX: Final = 4095
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -83,8 +76,6 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 class Programs:
     """Absolute paths of the host's programs."""
 
-    sh: str
-    setpriv: str
     bwrap: str
 
 
@@ -140,29 +131,30 @@ def ceilings(limits: Limits) -> Ceilings:
 
 
 def chain(
-    programs: Programs,
-    identity: Identity,
+    bwrap: str,
+    name: str,
     mounts: Sequence[str],
     limits: Limits,
     groups: Sequence[str],
+    command: Sequence[str],
     *,
     hold: bool = False,
-) -> list[str]:
-    """Returns the chain up to the point where the tenant's command follows; `groups` are joined first.
+) -> Chain:
+    """Returns how a sandbox is started that runs the tenant's `command`; with `hold` as its process 1.
 
-    With `hold` that command is `HOLD`, and becomes process 1.
+    `name` stands in the list of processes as the program's name. What isolates stands on the command line, so that
+    no sandbox can lack it; the mounts are handed in, because they name the host's folders.
     """
     most = ceilings(limits)
     capabilities = [part for name in CAPABILITIES for part in ("--cap-add", f"CAP_{name}")]
-    return [
-        *(programs.sh, "-c", JOIN, "sh", str(most.nofile), str(most.file_bytes // _BLOCK), *groups, "--"),
-        *identity.prefix(programs.setpriv),
-        *(programs.bwrap, *ISOLATION, "--uid", "0", "--gid", "0", "--cap-drop", "ALL", *capabilities),
+    words = [
+        *(name, *ISOLATION, "--uid", "0", "--gid", "0", "--cap-drop", "ALL", *capabilities),
         *(HOLDER if hold else ()),
         *(part for name, value in START_ENV.items() for part in ("--setenv", name, value)),
-        *mounts,
-        *("--chdir", "/", "--info-fd", INFO_FD, "--"),
+        *("--chdir", "/", "--info-fd", str(INFO), "--args", str(ARGUMENTS), "--", *command),
     ]
+    arguments = b"".join(os.fsencode(part) + b"\0" for part in mounts)
+    return Chain(bwrap, words, arguments, groups, most.nofile, most.file_bytes)
 
 
 def enter(cwd: str, argv: Sequence[str]) -> list[str]:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tollbar.sandboxes.process import HOST_ENV
+from tollbar.sandboxes.starter import HOST_ENV
 
 MOUNTED: Final = "disk"
 _IMAGE: Final = "disk.img"

@@ -23,7 +23,8 @@ from tollbar.sandboxes import entry_helper
 from tollbar.sandboxes.bwrap_command import START_ENV, Ceilings
 from tollbar.sandboxes.entry_helper import EXIT, LENGTH, PID, REPLY
 from tollbar.sandboxes.identity import Identity
-from tollbar.sandboxes.process import HOST_ENV, give_word, pipe, readable, settle, take_word
+from tollbar.sandboxes.process import give_word, pipe, readable, settle, take_word
+from tollbar.sandboxes.starter import HOST_ENV, send_descriptors
 
 _PROGRAM: Final = Path(entry_helper.__file__)
 _SIGNALLED: Final = 128
@@ -249,18 +250,13 @@ def _sockets(ours: contextlib.ExitStack, theirs: contextlib.ExitStack) -> tuple[
 
 
 async def _send(requests: socket.socket, descriptors: list[int]) -> None:
-    while True:
-        try:
-            socket.send_fds(requests, [b"e"], descriptors)
-        except BlockingIOError:
-            await _writable(requests)
-        except (BrokenPipeError, ConnectionResetError):
-            raise _HelperGone from None
-        except OSError as error:
-            msg = f"its descriptors: {error.strerror}"
-            raise EntryFailed(msg) from error
-        else:
-            return
+    try:
+        await send_descriptors(requests, b"e", descriptors)
+    except (BrokenPipeError, ConnectionResetError):
+        raise _HelperGone from None
+    except OSError as error:
+        msg = f"its descriptors: {error.strerror}"
+        raise EntryFailed(msg) from error
 
 
 async def _announce(control: socket.socket, argv: Sequence[str], ceilings: Ceilings, *, terminal: bool) -> int:
@@ -282,16 +278,6 @@ async def _announce(control: socket.socket, argv: Sequence[str], ceilings: Ceili
     if kind != PID:
         raise EntryFailed(os.strerror(value))
     return value
-
-
-async def _writable(requests: socket.socket) -> None:
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[None] = loop.create_future()
-    loop.add_writer(requests, lambda: future.done() or future.set_result(None))
-    try:
-        await future
-    finally:
-        loop.remove_writer(requests)
 
 
 def _wait(process: subprocess.Popen[bytes]) -> None:

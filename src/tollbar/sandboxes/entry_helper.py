@@ -43,6 +43,7 @@ _NEW_USER = 0x10000000
 _NEW_ALL = 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | _NEW_USER | 0x20000000 | 0x40000000
 _SET_NAME, _SET_DUMPABLE, _DROP_BOUND, _NO_NEW_PRIVILEGES, _AMBIENT = 15, 4, 24, 38, 47
 _AMBIENT_RAISE, _AMBIENT_CLEAR = 2, 4
+_DIE_WITH_PARENT = 1
 _CAPABILITY_VERSION = 0x20080522
 _FIRST_FREE, _ALL_CLOSED = 4, 64
 _LAST_CAPABILITY = "/proc/sys/kernel/cap_last_cap"
@@ -61,15 +62,20 @@ def _prctl(option: int, *arguments: object) -> None:
     _call("prctl", option, *numbers, *[ctypes.c_ulong(0)] * (4 - len(numbers)))
 
 
-def become_helper(uid: int, gid: int) -> None:
-    """Gives up every right, for this process and all that come from it."""
+def become_helper(uid: int, gid: int, name: bytes = NAME, *, dies_with_parent: bool = False) -> None:
+    """Gives up every right, for this process and all that come from it; `name` is what it is called."""
     if os.geteuid() == 0:
+        for number in range(_last_capability() + 1):
+            _prctl(_DROP_BOUND, number)
         os.setgroups([])
         os.setresgid(gid, gid, gid)
         os.setresuid(uid, uid, uid)
+    _call("capset", struct.pack("<Ii", _CAPABILITY_VERSION, 0), bytes(24))
+    if dies_with_parent:
+        _prctl(_DIE_WITH_PARENT, signal.SIGKILL)
     _prctl(_NO_NEW_PRIVILEGES, 1)
     _prctl(_SET_DUMPABLE, 0)
-    _prctl(_SET_NAME, NAME)
+    _prctl(_SET_NAME, name)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.umask(0o022)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -183,9 +189,13 @@ def _exactly(control: socket.socket, count: int) -> bytes:
     return b"".join(parts)
 
 
-def _main() -> None:
+def _last_capability() -> int:
     with open(_LAST_CAPABILITY) as file:  # noqa: PTH123 - pathlib is not worth its memory here
-        last_capability = int(file.read())
+        return int(file.read())
+
+
+def _main() -> None:
+    last_capability = _last_capability()
     uid, gid, requests = map(int, sys.argv[1:])
     if requests != REQUESTS:
         os.dup2(requests, REQUESTS)

@@ -18,7 +18,8 @@ from tollbar.sandboxes.interface import Limits
 from tollbar.sandboxes.layers import LayerStore
 from tollbar.sandboxes.places import Places, make_places, reachable_bwrap
 from tollbar.sandboxes.preflight import HostView, Unprepared, check_uid, find_bwrap, find_tools, path_problem
-from tollbar.sandboxes.process import Tree, settle
+from tollbar.sandboxes.process import abandon, settle, start_tree
+from tollbar.sandboxes.starter import Starter
 
 _PROBE_S: Final = 10.0
 
@@ -33,6 +34,7 @@ class Ground:
     base: BaseInfo
     layers: LayerStore
     cgroups: Cgroups
+    starter: Starter
     images: DiskImages | None = None
 
     def levels(self) -> dict[str, str]:
@@ -51,13 +53,14 @@ async def lay_ground(
     places, programs, digest, groups = await asyncio.to_thread(_find, root, identity, public_root, view, cgroups)
     layers = LayerStore(places.layers, identity)
     base = await host_base(layers, digest)
-    return Ground(identity, places, programs, base, layers, groups, find_images(places.root / "d") if images else None)
+    disks = find_images(places.root / "d") if images else None
+    return Ground(identity, places, programs, base, layers, groups, Starter(identity), disks)
 
 
 def _find(
     root: Path, identity: Identity, public_root: Path, view: HostView, cgroups: Cgroups | None
 ) -> tuple[Places, Programs, str, Cgroups]:
-    tools = find_tools(view)
+    find_tools(view)
     bwrap = find_bwrap(view)
     if identity.drop:
         problem = check_uid(view, identity.uid)
@@ -68,20 +71,22 @@ def _find(
         bwrap = reachable_bwrap(bwrap, places.root, identity)
     except BackendUnusable as error:
         raise Unprepared(path_problem(error)) from error
-    programs = Programs(tools["sh"], tools["setpriv"], os.fspath(bwrap))
+    programs = Programs(os.fspath(bwrap))
     return places, programs, host_digest(), detect() if cgroups is None else cgroups
 
 
 async def starts_without_overlay(ground: Ground) -> bool:
     """Says whether a sandbox starts when its root is read-only: then the overlay is what this machine refuses."""
     mounts = read_only_root(ground.base.lower, ground.base.binds)
-    tree = Tree(chain(ground.programs, ground.identity, mounts, Limits(), ()), enter("/", ["true"]), ground.identity)
+    whole = chain(ground.programs.bwrap, "bwrap", mounts, Limits(), (), enter("/", ["true"]))
+    try:
+        tree = await start_tree(ground.starter, whole, ground.identity)
+    except OSError:
+        return False
     try:
         async with asyncio.timeout(_PROBE_S):
             return await tree.up() and await tree.release(environment_text({}))
     except TimeoutError:
         return False
     finally:
-        await settle(asyncio.create_task(tree.end()))
-        os.close(tree.stdout)
-        os.close(tree.stderr)
+        await settle(asyncio.create_task(abandon(tree)))

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from itertools import count
 from typing import Final
 
-from tollbar.sandboxes.bwrap_command import ceilings, chain
+from tollbar.sandboxes.bwrap_command import ceilings, chain, hold
 from tollbar.sandboxes.cgroup_leaf import Leaf
 from tollbar.sandboxes.command import End, Ran
 from tollbar.sandboxes.entry import Admission, Entrance, EntryFailed
 from tollbar.sandboxes.errors import EnvironmentStartFailed, SandboxLost
 from tollbar.sandboxes.holder import Holder, start_holder
 from tollbar.sandboxes.interface import ExecResult, SandboxSpec
-from tollbar.sandboxes.process import Running, settle
+from tollbar.sandboxes.process import Running, settle, start_tree
 from tollbar.sandboxes.sandbox_base import BwrapSandbox, Setting
 from tollbar.sandboxes.terminal import CommandTerminal, TerminalPair
 
@@ -133,8 +134,9 @@ class HeldSandbox(BwrapSandbox):
     async def _started(self) -> Holder:
         setting = self._setting
         groups = [] if setting.group is None else setting.group.leaf(HOLDER_LEAF).join
-        head = chain(setting.programs, setting.identity, self._mounts, self._spec.limits, groups, hold=True)
-        return await start_holder(head, setting.identity, self._ceilings, setting.start_timeout_s, lambda: self._killed)
+        whole = chain(setting.programs.bwrap, setting.title, self._mounts, self._spec.limits, groups, hold(), hold=True)
+        start = partial(start_tree, setting.starter, whole, setting.identity)
+        return await start_holder(start, self._ceilings, setting.start_timeout_s, lambda: self._killed)
 
     def _new_leaf(self) -> Leaf | None:
         """Makes the leaf of one command, so that it can be ended alone with everything that it started."""

@@ -9,14 +9,13 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from pathlib import Path
 from typing import Final
 
-from tollbar.sandboxes.bwrap_command import Ceilings, hold
+from tollbar.sandboxes.bwrap_command import Ceilings
 from tollbar.sandboxes.entry import Target
 from tollbar.sandboxes.errors import EnvironmentStartFailed
-from tollbar.sandboxes.identity import Identity
 from tollbar.sandboxes.process import Tree, settle
 from tollbar.sandboxes.watch import processes
 
@@ -66,14 +65,14 @@ class Holder:
 
 
 async def start_holder(
-    head: Sequence[str], identity: Identity, ceilings: Ceilings, timeout_s: float, is_killed: Callable[[], bool]
+    start: Callable[[], Awaitable[Tree]], ceilings: Ceilings, timeout_s: float, is_killed: Callable[[], bool]
 ) -> Holder:
-    """Starts a world by the chain `head`; it is complete, and nobody has entered it, when this returns.
+    """Starts a world; it is complete, and nobody has entered it, when this returns.
 
     Raises `EnvironmentStartFailed`: what the host's programs printed, or that it took longer than `timeout_s`.
     """
     try:
-        tree = Tree(head, hold(), identity)
+        tree = await start()
     except OSError as error:
         msg = f"The sandbox could not be started: {error.strerror}."
         raise EnvironmentStartFailed("start", msg) from error

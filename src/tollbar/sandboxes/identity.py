@@ -7,8 +7,6 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-_STEPS = ("--clear-groups", "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all")
-
 
 @dataclass(frozen=True)
 class Identity:
@@ -17,12 +15,6 @@ class Identity:
     uid: int
     gid: int
     drop: bool
-
-    def prefix(self, setpriv: str) -> list[str]:
-        """Returns the command prefix that becomes this identity for good (nothing for an unprivileged supervisor)."""
-        if not self.drop:
-            return []
-        return [setpriv, "--reuid", str(self.uid), "--regid", str(self.gid), *_STEPS]
 
     def own(self, descriptor: int) -> None:
         """Gives an open file or folder to the tenant's uid."""

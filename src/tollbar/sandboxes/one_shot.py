@@ -9,7 +9,7 @@ from tollbar.sandboxes.bwrap_command import chain
 from tollbar.sandboxes.command import Ran
 from tollbar.sandboxes.errors import EnvironmentStartFailed
 from tollbar.sandboxes.interface import SandboxSpec
-from tollbar.sandboxes.process import Running, Tree
+from tollbar.sandboxes.process import Running, start_tree
 from tollbar.sandboxes.sandbox_base import BwrapSandbox, Setting
 
 
@@ -47,9 +47,9 @@ class OneShotSandbox(BwrapSandbox):
     async def _start(self, command: Sequence[str]) -> Running:
         setting = self._setting
         groups = [] if setting.group is None else setting.group.join
-        head = chain(setting.programs, setting.identity, self._mounts, self._spec.limits, groups)
+        whole = chain(setting.programs.bwrap, setting.title, self._mounts, self._spec.limits, groups, command)
         try:
-            return Tree(head, command, setting.identity)
+            return await start_tree(setting.starter, whole, setting.identity)
         except OSError as error:
             msg = f"The sandbox could not be started: {error.strerror}."
             raise EnvironmentStartFailed("start", msg) from error

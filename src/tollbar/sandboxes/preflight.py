@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import Final
 
 from tollbar.sandboxes.cgroups import Cgroups
-from tollbar.sandboxes.entry_helper import NAME as HELPER
+from tollbar.sandboxes.entry_helper import NAME as ENTRY
 from tollbar.sandboxes.errors import BackendUnusable
 from tollbar.sandboxes.interface import Problem
-from tollbar.sandboxes.process import HOST_ENV
+from tollbar.sandboxes.start_helper import NAME as START
+from tollbar.sandboxes.starter import HOST_ENV
 
 LEAST_BWRAP: Final = (0, 11)
 _TOOLS: Final = ("sh", "setpriv", "unshare", "nsenter")
-_OURS: Final = frozenset({"bwrap", "setpriv", "unshare", "nsenter", HELPER.decode()})
+_OURS: Final = frozenset({"bwrap", ENTRY.decode(), START.decode()})
 
 
 class Unprepared(BackendUnusable):

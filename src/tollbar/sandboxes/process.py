@@ -7,26 +7,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import json
 import os
 import signal
 import socket
-import subprocess
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
+from tollbar.sandboxes.cgroup_leaf import write_group_file
 from tollbar.sandboxes.identity import Identity
+from tollbar.sandboxes.starter import Started, Starter
 
-HOST_ENV: Final = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
-INFO_FD: Final = "{info}"
+T = TypeVar("T")
+
 _POLL_S: Final = 0.002
 _POLLS: Final = 1000
 _INFO_BYTES: Final = 4096
 _DEATH_PATIENCE_S: Final = 30.0
-_FIRST_FREE_FD: Final = 10
 
 
 class Running(Protocol):
@@ -51,38 +51,36 @@ class Running(Protocol):
     async def end(self) -> None: ...
 
 
+@dataclass(frozen=True)
+class Chain:
+    """How bwrap is started: the program, its words (the tenant's command last), what it reads in secret, and limits.
+
+    `arguments` are more of its words, each ended by a NUL. It waits for them; nothing of it exists but one process
+    before that. `groups` are joined by then.
+    """
+
+    program: str
+    words: Sequence[str]
+    arguments: bytes
+    groups: Sequence[str]
+    nofile: int
+    file_bytes: int
+
+
 class Tree:
-    """A started chain: `outer` is our child (bwrap's monitor), `inner` is process 1 of the tenant's namespace.
+    """A started chain: `outer` is bwrap's monitor, `inner` is process 1 of the tenant's namespace.
 
     The tenant's own shell says that it is up and waits behind `channel` until `release`: no command runs before both
     processes are in hand, and a supervisor that dies before that leaves a shell that reads the end of the channel
-    and ends. Raises `RuntimeError` in a thread without the event loop, before anything is started.
+    and ends. Made by `start_tree`.
     """
 
-    def __init__(self, chain: Sequence[str], command: Sequence[str], identity: Identity) -> None:
-        loop = asyncio.get_running_loop()
-        with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
-            self._channel, channel = socket.socketpair()
-            ours.callback(self._channel.close)
-            theirs.callback(channel.close)
-            self._channel.setblocking(False)
-            self.stdout, stdout = pipe(ours, theirs, identity)
-            self.stderr, stderr = pipe(ours, theirs, identity)
-            info = _info_file(ours)
-            self._process = subprocess.Popen(
-                [*(str(info) if part == INFO_FD else part for part in chain), *command],
-                stdin=channel.fileno(),
-                stdout=stdout,
-                stderr=stderr,
-                env=HOST_ENV,
-                cwd="/",
-                pass_fds=(info,),
-                process_group=0,
-            )
-            ours.callback(self._process.wait)
-            ours.callback(self._process.kill)
-            self._outer = os.pidfd_open(self._process.pid)
-            ours.pop_all()
+    def __init__(self, started: Started, channel: socket.socket, outputs: tuple[int, int], info: int) -> None:
+        self.stdout, self.stderr = outputs
+        self._channel = channel
+        self._outer = started.pidfd
+        self._outer_pid = started.pid
+        self._code: int | None = None
         self._info: int | None = info
         self._inner: int | None = None
         self._inner_pid = 0
@@ -90,14 +88,13 @@ class Tree:
         self.may_outlive = False
         self._closing = threading.Lock()
         self._closed = False
-        self.ended: asyncio.Future[None] = loop.create_future()
-        loop.add_reader(self._outer, self._reap)
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        started.code.add_done_callback(self._take_code)
 
     @property
     def exit_code(self) -> int | None:
         """Returns the code with which *outer* ended; None while it runs or when a signal ended it."""
-        code = self._process.returncode
-        return None if code is None or code < 0 else code
+        return None if self._code is None or self._code < 0 else self._code
 
     @property
     def process_1(self) -> tuple[int, int] | None:
@@ -124,8 +121,7 @@ class Tree:
             if self._inner is None or self._closed:
                 return
             for pidfd in (self._inner, self._outer):
-                with contextlib.suppress(ProcessLookupError):
-                    signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+                _kill(pidfd)
 
     async def end(self) -> None:
         """Returns when no process of the tree lives, whatever they do against it; closes what was open.
@@ -141,7 +137,7 @@ class Tree:
                 await asyncio.sleep(_POLL_S)
             self.signal()
             if self._inner is None:
-                self._process.kill()
+                _kill(self._outer)
             async with asyncio.timeout(_DEATH_PATIENCE_S):
                 if self._inner is not None:
                     await readable(self._inner)
@@ -158,17 +154,24 @@ class Tree:
             pid, self.pid_namespace = info["child-pid"], info.get("pid-namespace", 0)
             with contextlib.suppress(ProcessLookupError):
                 pidfd = os.pidfd_open(pid)
-                if _parent(pid) == self._process.pid:
+                if _parent(pid) == self._outer_pid:
                     self._inner, self._inner_pid = pidfd, pid
                     self._shut_info()
                 else:
                     os.close(pidfd)
         return self._inner is not None
 
-    def _reap(self) -> None:
-        if self._process.poll() is None:
-            return
-        asyncio.get_running_loop().remove_reader(self._outer)
+    def _take_code(self, code: asyncio.Future[int | None]) -> None:
+        """Takes the exit code; without one (the helper died) the end of *outer* is awaited, which dies with it."""
+        self._code = code.result()
+        if self._code is not None:
+            self._note_end()
+        elif not self._closed:
+            asyncio.get_running_loop().add_reader(self._outer, self._note_end)
+
+    def _note_end(self) -> None:
+        if self._code is None and not self._closed:
+            asyncio.get_running_loop().remove_reader(self._outer)
         if not self.ended.done():
             self.ended.set_result(None)
 
@@ -178,7 +181,8 @@ class Tree:
         self._info = None
 
     def _close(self) -> None:
-        asyncio.get_running_loop().remove_reader(self._outer)
+        if self._code is None:
+            asyncio.get_running_loop().remove_reader(self._outer)
         self._channel.close()
         with self._closing:
             self._closed = True
@@ -186,6 +190,68 @@ class Tree:
             for descriptor in (self._inner, self._outer):
                 if descriptor is not None:
                     os.close(descriptor)
+
+
+async def start_tree(starter: Starter, chain: Chain, identity: Identity) -> Tree:
+    """Starts a chain; bwrap is in its control groups, under its limits and on its way when this returns.
+
+    Raises `OSError` when nothing was started, and `RuntimeError` in a thread without the event loop. A cancellation
+    leaves nothing.
+    """
+    asyncio.get_running_loop()
+    starting = asyncio.create_task(_start_tree(starter, chain, identity))
+    try:
+        return await settle(starting)
+    except asyncio.CancelledError:
+        if starting.done() and not starting.cancelled() and starting.exception() is None:
+            await settle(asyncio.create_task(abandon(starting.result())))
+        raise
+
+
+async def abandon(tree: Tree) -> None:
+    """Ends a tree whose output nobody has taken."""
+    try:
+        await tree.end()
+    finally:
+        os.close(tree.stdout)
+        os.close(tree.stderr)
+
+
+async def _start_tree(starter: Starter, chain: Chain, identity: Identity) -> Tree:
+    with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
+        near, channel = socket.socketpair()
+        ours.callback(near.close)
+        theirs.callback(channel.close)
+        near.setblocking(False)
+        stdout, far_stdout = pipe(ours, theirs, identity)
+        stderr, far_stderr = pipe(ours, theirs, identity)
+        # A file, not a pipe: bwrap dies of a pipe that its dead supervisor has closed, and leaves process 1 waiting.
+        info = os.memfd_create("info", os.MFD_CLOEXEC)
+        ours.callback(os.close, info)
+        reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        theirs.callback(os.close, writing)
+        theirs.callback(os.close, reading)
+        os.set_blocking(reading, True)
+        far = [channel.fileno(), far_stdout, far_stderr, info, reading]
+        started = await starter.start(chain.program, chain.words, far, chain.nofile, chain.file_bytes)
+        ours.pop_all()
+        tree = Tree(started, near, (stdout, stderr), info)
+        try:
+            with contextlib.suppress(ProcessLookupError, BrokenPipeError):  # it has ended, and will say why
+                if chain.groups:
+                    await asyncio.to_thread(_join, chain.groups, started.pid)
+                if os.write(writing, chain.arguments) != len(chain.arguments):
+                    raise BlockingIOError(0, "there are too many mounts")
+        except OSError:
+            theirs.close()
+            await abandon(tree)
+            raise
+    return tree
+
+
+def _join(groups: Sequence[str], pid: int) -> None:
+    for folder in groups:
+        write_group_file(Path(folder, "cgroup.procs"), str(pid))
 
 
 async def take_word(channel: socket.socket) -> bool:
@@ -218,18 +284,9 @@ def pipe(ours: contextlib.ExitStack, theirs: contextlib.ExitStack, identity: Ide
     return reading, writing
 
 
-def _info_file(ours: contextlib.ExitStack) -> int:
-    """Returns an empty file in memory for bwrap's word of process 1, above the descriptors that the chain uses.
-
-    Not a pipe: bwrap dies of a pipe that its dead supervisor has closed, and leaves process 1 waiting for it.
-    """
-    low = os.memfd_create("info", os.MFD_CLOEXEC)
-    try:
-        high = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE_FD)
-    finally:
-        os.close(low)
-    ours.callback(os.close, high)
-    return high
+def _kill(pidfd: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
 
 
 def _take_zombie(pidfd: int) -> None:
@@ -262,7 +319,7 @@ async def readable(descriptor: int) -> None:
         loop.remove_reader(descriptor)
 
 
-async def settle(ending: asyncio.Task[None]) -> None:
+async def settle(ending: asyncio.Task[T]) -> T:
     """Waits for a task that must not be left half done; a cancellation that comes meanwhile leaves after it."""
     cancelled: asyncio.CancelledError | None = None
     while not ending.done():
@@ -274,4 +331,4 @@ async def settle(ending: asyncio.Task[None]) -> None:
             cancelled = error
     if cancelled is not None:
         raise cancelled
-    ending.result()
+    return ending.result()

@@ -168,7 +168,7 @@ class Registry:
             "levels": levels,
         }
         handle = SandboxHandle(self._backend, self._host, spec.owner, held.folder.name, data)
-        return Setting(ground.programs, ground.identity, root, spare, group, levels, handle)
+        return Setting(ground.programs, ground.identity, root, spare, group, levels, handle, ground.starter)
 
     def _top(self, held: Claim, spec: SandboxSpec) -> Path:
         """Returns the folder in which the upper layer lies: the sandbox's own, or one with a limit of the kernel's."""

@@ -27,6 +27,7 @@ from tollbar.sandboxes.interface import (
 )
 from tollbar.sandboxes.process import Running
 from tollbar.sandboxes.seal import read_file_overlay, seal_overlay
+from tollbar.sandboxes.starter import Starter
 from tollbar.sandboxes.upper import components, replace_folder
 
 START_TIMEOUT_S: Final = 10.0
@@ -46,7 +47,13 @@ class Setting:
     group: Group | None
     levels: Mapping[str, str]
     handle: SandboxHandle
+    starter: Starter
     start_timeout_s: float = START_TIMEOUT_S
+
+    @property
+    def title(self) -> str:
+        """Returns what bwrap is called among the processes: it names the folder, by which a dead server's are found."""
+        return str(self.root.upper.parent / "bwrap")
 
 
 @dataclass(frozen=True)
