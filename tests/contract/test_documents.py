@@ -44,7 +44,9 @@ def _code(name: str) -> str:
 
 @pytest.mark.parametrize("name", _NAMES)
 def test_every_command_that_is_named_exists(name: str) -> None:
-    verbs = {noun.name: set(noun.verbs) for noun in NOUNS} | {name: set(verbs) for name, _, verbs in APP_NOUNS}
+    verbs = {noun.name: set(noun.verbs) for noun in NOUNS}
+    for noun, _, more in APP_NOUNS:
+        verbs.setdefault(noun, set()).update(more)
     alone = {name for name, _, _ in APP_COMMANDS} | {command.name for command in COMMANDS}
     named = re.findall(r"^(?:.*bin/)?tollbar ([a-z][a-z-]*)(?: ([a-z-]+))?", _code(name), flags=re.MULTILINE)
     assert [f"{noun} {verb}" for noun, verb in named if noun not in alone and verb not in verbs.get(noun, ())] == []

@@ -1,4 +1,4 @@
-"""Routes of the console: sign in by a link, the list of Jobs, the page of one Job. Pages need no script."""
+"""Routes of the console: sign in by a link, the list of Jobs, the page of one Job, settings. Pages need no script."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import tollbar
 from tollbar.access import service as access
 from tollbar.access.errors import SignInLinkSpent
 from tollbar.access.principal import Principal
-from tollbar.console import views
+from tollbar.console import money, views
 from tollbar.console.protection import form_token, is_own_form, own_origin, protected, small_form
 from tollbar.db.session import Database
 from tollbar.jobs import service as jobs
@@ -83,6 +83,8 @@ class Console:
             self._route("/jobs", self._signed_in(self._jobs)),
             self._route("/jobs/{job_id}", self._signed_in(self._job)),
             self._route("/jobs/{job_id}/stop", self._signed_in(self._stop), "POST"),
+            self._route("/settings", self._signed_in(self._settings)),
+            self._route("/settings", self._signed_in(self._save_settings), "POST"),
             self._route("/sign-in", self._sign_in),
             self._route("/sign-in", self._use_link, "POST"),
             self._route("/sign-out", self._sign_out, "POST"),
@@ -105,10 +107,12 @@ class Console:
         page = page_request(None, asked.get("cursor"), scope=scope)
         async with self._deps.database.session() as session:
             found = await jobs.list_page(session, self._deps.jobs, actor, page, state=status, tag=tag)
-        now = self._deps.clock.now()
+            now = self._deps.clock.now()
+            day_warning = await money.day_warning(session, actor, now)
         return self._render(
             "jobs.html",
             token=token,
+            day_warning=day_warning,
             jobs=[views.job_line(job, now) for job in found.items],
             next_cursor=found.next_cursor,
             is_first="cursor" not in asked,
@@ -138,6 +142,24 @@ class Console:
         async with self._deps.database.transaction() as session:
             job = await jobs.stop(session, self._deps.jobs, actor, job_id)
         return RedirectResponse(f"/jobs/{job['job_id']}", status_code=303)
+
+    async def _settings(self, request: Request, actor: Principal, token: str) -> Response:
+        del request
+        async with self._deps.database.session() as session:
+            page = await money.settings_page(session, actor, self._deps.clock.now())
+        return self._render("settings.html", token=token, **page)
+
+    async def _save_settings(self, request: Request, actor: Principal, token: str) -> Response:
+        form = await small_form(request)
+        if not is_own_form(request, request.cookies.get(self._cookie), form):
+            return self._foreign_form()
+        async with self._deps.database.transaction() as session:
+            wrong = await money.save_limits(session, actor, form, self._deps.clock)
+        if wrong is None:
+            return RedirectResponse("/settings", status_code=303)
+        async with self._deps.database.session() as session:
+            page = await money.settings_page(session, actor, self._deps.clock.now(), typed=form, wrong=wrong)
+        return self._render("settings.html", status=422, token=token, **page)
 
     async def _sign_in(self, request: Request) -> Response:
         """Shows a button and uses nothing up: previews and prefetchers fetch links, too."""

@@ -20,8 +20,9 @@ def command(job: Mapping[str, Any]) -> str:
     parts += ["--profile", words.profile(job), "--runner", words.runner(job), "--attempts", str(job["attempts"])]
     if job["tag"] is not None:
         parts += ["--tag", job["tag"]]
-    cap = job["budget"]["max_cost_usd"]
-    parts += ["--no-cap"] if cap is None else ["--max-cost", cap]
+    cap, share = job["budget"]["max_cost_usd"], job["budget"]["max_cost_per_trial_usd"]
+    caps = (cap or "") + ("" if share is None else f"/{share}")
+    parts += ["--max-cost", caps] if caps else ["--no-cap"]
     return printable(shlex.join(parts))
 
 

@@ -117,6 +117,8 @@ def _money(job: Mapping[str, Any]) -> dict[str, Any]:
         "reserved": words.money(budget["reserved_usd"]),
         "reserved_exact": words.exact(budget["reserved_usd"]),
         "left": words.money(budget["remaining_usd"]),
+        "warned": budget["warning"] and budget["warning"]["percent"],
+        "share": budget["max_cost_per_trial_usd"] and words.money(budget["max_cost_per_trial_usd"]),
         "parts": [(name, words.money(job["cost"][f"{name}_usd"])) for name in ("model", "sandbox", "verifier")],
         "spent_share": _percent(Decimal(budget["spent_usd"]), Decimal(cap or 0)),
         "reserved_share": _percent(Decimal(budget["reserved_usd"]), Decimal(cap or 0)),
