@@ -83,3 +83,21 @@ async def test_a_transaction_that_stands_still_is_ended_and_one_that_may_wait_is
 def test_a_limit_takes_the_place_of_an_earlier_one():
     once = limited_url("postgresql://u:p@host/db", 30)
     assert limited_url(once, 5) == limited_url("postgresql://u:p@host/db", 5)
+
+
+async def test_the_statements_of_a_reading_session_see_one_state_of_the_database(notes):
+    async with notes.session() as session:
+        assert await session.scalar(COUNT) == 0
+        async with notes.transaction() as other:
+            await other.execute(ADD, {"secret": "one"})
+        assert await session.scalar(COUNT) == 0
+    assert await count(notes) == 1
+
+
+async def test_a_transaction_after_a_reading_session_sees_what_others_commit_meanwhile(notes):
+    await count(notes)
+    async with notes.transaction() as session:
+        assert await session.scalar(COUNT) == 0
+        async with notes.transaction() as other:
+            await other.execute(ADD, {"secret": "one"})
+        assert await session.scalar(COUNT) == 1

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -273,3 +274,29 @@ async def test_the_matrix_has_a_row_per_task_and_the_reasons_of_what_is_missing(
     async with world.database.session() as session:
         matrix = await service.matrix(session, world.actor, stopped["job_id"])
     assert matrix["reasons"] == [{"code": "CANCELLED", "count": 2}]
+
+
+async def test_a_trial_that_ends_between_the_reads_of_a_status_is_in_it_once(world: World) -> None:
+    job = await world.submit(dataset=ONE)
+    await world.expand(job["job_id"])
+    await world.rows("UPDATE trial SET state = 'running'")
+    plain = world.database.url.replace("postgresql+psycopg", "postgresql")
+    ended_already: list[str] = []
+
+    def end(_: Any, __: Any, statement: str, *___: Any) -> None:
+        if "GROUP BY trial.job_id" in statement and not ended_already:
+            ended_already.append(statement)
+            with psycopg.connect(plain) as other:
+                other.execute("UPDATE trial SET state = 'succeeded', reward = 1, passed = true, finished_at = now()")
+                other.execute("UPDATE job_task SET n_succeeded = 1, n_passed = 1, reward_sum = 1")
+
+    engine = world.database.engine.sync_engine
+    event.listen(engine, "before_cursor_execute", end)
+    try:
+        counts = (await world.job(job["job_id"]))["trial_counts"]
+    finally:
+        event.remove(engine, "before_cursor_execute", end)
+    assert ended_already
+    assert (counts["pending"], counts["running"], counts["succeeded"]) == (0, 1, 0)
+    counts = (await world.job(job["job_id"]))["trial_counts"]
+    assert (counts["pending"], counts["running"], counts["succeeded"]) == (0, 0, 1)

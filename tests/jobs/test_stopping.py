@@ -17,8 +17,8 @@ from tollbar.budget import service as budget
 from tollbar.budget.schemas import Chain, Lease, Purpose
 from tollbar.jobs import endings, flows
 from tollbar.jobs.endings import Ending
+from tollbar.jobs.errors import JobNotFound
 from tollbar.jobs.retries import Failure
-from tollbar.jobs.service import JobNotFound
 from tollbar.jobs.states import Reason, TrialState
 from tollbar.kit.ids import new_id
 

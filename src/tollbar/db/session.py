@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from sqlalchemy.engine import make_url
@@ -21,10 +22,18 @@ class Database:
     engine: AsyncEngine
     sessions: async_sessionmaker[AsyncSession]
 
+    @cached_property
+    def _snapshots(self) -> AsyncEngine:
+        """The same pool; what begins on it sees one state of the database to its end."""
+        return self.engine.execution_options(isolation_level="REPEATABLE READ")
+
     @asynccontextmanager
     async def session(self) -> AsyncGenerator[AsyncSession]:
-        """Yields a session for reading; whatever it wrote is rolled back."""
-        async with self.sessions() as session:
+        """Yields a session for reading one snapshot: its statements agree with each other, whatever ends meanwhile.
+
+        The snapshot is taken by the first statement. What the session wrote is rolled back.
+        """
+        async with self.sessions(bind=self._snapshots) as session:
             yield session
 
     @asynccontextmanager

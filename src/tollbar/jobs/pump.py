@@ -13,6 +13,7 @@ from tollbar.db.session import Database
 from tollbar.engine.errors import WorkExists
 from tollbar.engine.port import Engine, Work
 from tollbar.jobs import store
+from tollbar.jobs.admission import store as admission
 from tollbar.jobs.retries import LOSS_BOUND
 
 PUMP_LOCK: Final = 1
@@ -38,12 +39,12 @@ class Pump:
     async def run_once(self) -> int:
         """Admits what fits now and returns how many; 0 when another process holds the pump's lock."""
         async with self.database.transaction() as session:
-            if not await store.pump_lock(session, PUMP_LOCK):
+            if not await admission.pump_lock(session, PUMP_LOCK):
                 return 0
-            free = await self.capacity(session) - await store.load(session)
+            free = await self.capacity(session) - await admission.load(session)
             if free <= 0:
                 return 0
-            admitted = await store.admit(session, free, self.project_limit)
+            admitted = await admission.admit(session, free, self.project_limit)
             for row in admitted:
                 await self._enqueue(session, row)
             return len(admitted)

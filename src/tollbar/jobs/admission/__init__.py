@@ -1,0 +1,1 @@
+"""Admission: which of the waiting Trials may go to the engine now."""

@@ -1,0 +1,26 @@
+"""What the rules of Jobs use beside a session and an actor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tollbar.engine.port import Engine
+from tollbar.jobs.pump import PROJECT_LIMIT
+from tollbar.kit.clock import Clock
+from tollbar.sandboxes.interface import Capabilities
+
+
+@dataclass(frozen=True)
+class JobsContext:
+    """What the rules of Jobs use beside a session and an actor."""
+
+    engine: Engine
+    clock: Clock
+    origin: str
+    """Public origin, for links."""
+    capabilities: Capabilities | None = None
+    """What the default backend can enforce; None when no backend works here."""
+    project_running: int = PROJECT_LIMIT
+    """Trials of one project that the workers run at once."""
+    max_running: int = 64
+    """Trials of one Job that may run at once."""

@@ -1,0 +1,49 @@
+"""Jobs and Trials of one project as the objects that people see."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from tollbar.access.principal import Principal
+from tollbar.budget import service as budget
+from tollbar.jobs import schemas, store
+from tollbar.jobs.context import JobsContext
+from tollbar.jobs.errors import (
+    JobNotFound,
+    TrialNotFound,
+)
+from tollbar.jobs.tables import JobRow, TrialRow
+from tollbar.kit.ids import is_id
+
+
+async def job_row(session: AsyncSession, actor: Principal, job_id: str) -> JobRow:
+    """Returns a Job of the actor's project; raises `JobNotFound`."""
+    job = await store.job(session, actor, job_id) if is_id(job_id, "job") else None
+    if job is None:
+        raise JobNotFound
+    return job
+
+
+async def trial_row(session: AsyncSession, actor: Principal, trial_id: str) -> TrialRow:
+    """Returns a Trial of the actor's project; raises `TrialNotFound`."""
+    row = await store.trial(session, actor, trial_id) if is_id(trial_id, "trial") else None
+    if row is None:
+        raise TrialNotFound
+    return row
+
+
+async def job_object(session: AsyncSession, context: JobsContext, job: JobRow) -> dict[str, Any]:
+    """Returns the wire's object of a Job as its row and sums are now."""
+    return schemas.job_object((await job_views(session, context, [job]))[0])
+
+
+async def job_views(session: AsyncSession, context: JobsContext, jobs: Sequence[JobRow]) -> list[schemas.JobView]:
+    """Returns what the objects of these Jobs are made of, in a number of reads that their count does not change."""
+    ids = [job.id for job in jobs]
+    tasks = await store.tasks_of(session, ids)
+    active = await store.active_counts(session, ids)
+    money = await budget.views(session, [job.budget_id for job in jobs])
+    return [schemas.JobView(job, tasks[job.id], active[job.id], money[job.budget_id], context.origin) for job in jobs]
