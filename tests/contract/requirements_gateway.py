@@ -5,7 +5,7 @@ G-GW-GL1 gateway-and-ledger.md#15.GL1 closed
   Cached tokens that are part of the prompt are charged once, at the cache rate.
 G-GW-GL2 gateway-and-ledger.md#15.GL2 closed
   Input that excludes the cache is not reduced again, and cache creation is charged once.
-G-GW-GL3 gateway-and-ledger.md#15.GL3 open #4
+G-GW-GL3 gateway-and-ledger.md#15.GL3 closed
   Streamed and plain answers of the same usage cost the same.
 G-GW-GL4 gateway-and-ledger.md#15.GL4 open #4
   Usage that contradicts itself settles at the worst case.
@@ -17,7 +17,7 @@ G-GW-GL7 gateway-and-ledger.md#15.GL7 open #4
   A pricing error at settlement charges the reservation.
 G-GW-GL8 gateway-and-ledger.md#15.GL8 open #4
   A streamed answer without usage is unmetered, never zero.
-G-GW-GL9 gateway-and-ledger.md#15.GL9 open #4
+G-GW-GL9 gateway-and-ledger.md#15.GL9 closed
   Every dialect is metered, streamed and plain.
 G-GW-GL10 gateway-and-ledger.md#15.GL10 closed
   Usage is read from incomplete and failed responses too.
