@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from datetime import date, datetime
+from typing import Any
 
 from sqlalchemy import CheckConstraint, ForeignKey, Index, SmallInteger, UniqueConstraint, text
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
 from tollbar.db.base import Base
@@ -38,6 +40,8 @@ class BudgetRow(Base):
     stopped_scope: Mapped[str | None]
     stopped_worst_pusd: Mapped[int | None]
     stopped_at: Mapped[datetime | None]
+    waiting_until: Mapped[datetime | None]
+    """A call waits for money that is outstanding: until then the Job should start no new Trial."""
     warned_at: Mapped[datetime | None]
     """When 80 % of the cap was spent."""
 
@@ -101,6 +105,33 @@ class LedgerCallRow(Base):
     cost_pusd: Mapped[int | None]
     overrun_pusd: Mapped[int] = mapped_column(server_default="0")
     priced: Mapped[bool] = mapped_column(server_default=text("true"))
+    key_id: Mapped[str | None]
+    """The virtual key of a model call; this and what follows up to `http_status` is empty for a sandbox lease."""
+    provider: Mapped[str | None]
+    dialect: Mapped[str | None]
+    streamed: Mapped[bool | None]
+    model_asked: Mapped[str | None]
+    model_reported: Mapped[str | None]
+    input_bound: Mapped[int | None]
+    """Upper bound of the input tokens."""
+    output_limit: Mapped[int | None]
+    """The output tokens that were allowed for each candidate."""
+    candidates: Mapped[int | None]
+    clamped: Mapped[bool] = mapped_column(server_default=text("false"))
+    """The output limit is below what was asked, because so much of the cap is gone."""
+    truncated: Mapped[bool] = mapped_column(server_default=text("false"))
+    """The model stopped at the limit."""
+    price_snapshot: Mapped[str | None]
+    rates: Mapped[dict[str, Any] | None] = mapped_column(JSONB())
+    price_context: Mapped[dict[str, Any] | None] = mapped_column(JSONB())
+    usage: Mapped[dict[str, Any] | None] = mapped_column(JSONB())
+    usage_late: Mapped[dict[str, Any] | None] = mapped_column(JSONB())
+    """What a provider said after somebody else had ended the call: it is kept and charges nothing."""
+    code: Mapped[str | None]
+    client_gone: Mapped[bool] = mapped_column(server_default=text("false"))
+    upstream_request_id: Mapped[str | None]
+    first_byte_at: Mapped[datetime | None]
+    http_status: Mapped[int | None]
     state: Mapped[str]
     outcome: Mapped[str | None]
     created_at: Mapped[datetime] = mapped_column(server_default=text("clock_timestamp()"))
