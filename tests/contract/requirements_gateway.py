@@ -23,7 +23,7 @@ G-GW-GL10 gateway-and-ledger.md#15.GL10 closed
   Usage is read from incomplete and failed responses too.
 G-GW-GL11 gateway-and-ledger.md#15.GL11 open #4
   A client that disconnects is billed in full, and the drain is bounded.
-G-GW-GL12 gateway-and-ledger.md#15.GL12 open #4
+G-GW-GL12 gateway-and-ledger.md#15.GL12 closed
   Outstanding reservations count: 50 calls at once never pass the cap.
 G-GW-GL13 gateway-and-ledger.md#15.GL13 open #4
   A reservation that cannot be written means no call.
@@ -31,7 +31,7 @@ G-GW-GL14 gateway-and-ledger.md#15.GL14 closed
   The worst case uses the dearer tier where the request can reach it.
 G-GW-GL15 gateway-and-ledger.md#15.GL15 closed
   No counter stands beside the ledger, and a cap at any level holds.
-G-GW-GL16 gateway-and-ledger.md#15.GL16 open #4
+G-GW-GL16 gateway-and-ledger.md#15.GL16 closed
   A large default output limit is clamped and does not block a small cap.
 G-GW-GL17 gateway-and-ledger.md#15.GL17 open #4
   Each retry is a row of its own.
@@ -39,7 +39,7 @@ G-GW-GL18 gateway-and-ledger.md#15.GL18 open #4
   The agent library's own totals are not used for money.
 G-GW-GL19 gateway-and-ledger.md#15.GL19 open #4
   A refusal by the provider costs nothing and passes through.
-G-GW-GL20 gateway-and-ledger.md#15.GL20 open #4
+G-GW-GL20 gateway-and-ledger.md#15.GL20 closed
   A call that only outstanding reservations block waits, then runs.
 G-GW-GL21 gateway-and-ledger.md#15.GL21 open #4
   A Trial's key is refused on another Trial's listener, and after the Trial's end.
@@ -67,7 +67,7 @@ G-GW-GL32 gateway-and-ledger.md#15.GL32 open #4
   An unpriced model under a cap starts no Trial; without a cap it runs and says that calls are unpriced.
 G-GW-GL33 gateway-and-ledger.md#15.GL33 closed
   Sandbox leases are charged by the second, renewed, stop at the cap, and a crash charges one slice.
-G-GW-GL34 gateway-and-ledger.md#15.GL34 open #4
+G-GW-GL34 gateway-and-ledger.md#15.GL34 closed
   An overrun is recorded, the budget stops, the constraint stays intact.
 G-GW-GL35 gateway-and-ledger.md#15.GL35 open #4
   A running Job keeps its prices.

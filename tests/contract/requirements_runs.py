@@ -84,7 +84,7 @@ G-TEAM-R7 envelope.md#9.R7 open #6
 G-TEAM-R8 envelope.md#9.R8 open #6
   What was decided is what is executed.
 
-G-TEAM-C1 envelope.md#9.C1 open #4
+G-TEAM-C1 envelope.md#9.C1 closed
   Parallel calls settle at or under the cap.
 G-TEAM-C2 envelope.md#9.C2 open #6
   A cap holds in each way that it can be attached.

@@ -84,6 +84,7 @@ async def test_what_stopped_a_job_is_named_and_kept(patient: World) -> None:
             "worst_usd": "0.42",
         },
         "warning": None,
+        "max_cost_per_trial_usd": None,
     }
     refused = await world.rows("SELECT id, state, outcome, cost_pusd, worst_pusd FROM ledger_call")
     call = job["budget"]["stopped_by"]["call"]

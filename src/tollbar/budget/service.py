@@ -50,7 +50,7 @@ async def reserve_lease(session: AsyncSession, lease: Lease) -> Decision:
     Reached means: the slice does not fit although every outstanding reservation came back as far as it still can
     (an open lease keeps what it has used). Runs in the caller's transaction, which must end right after.
     """
-    rows = await _chain(session, lease.chain, lease.day)
+    rows = await locked_chain(session, lease.chain, lease.day)
     short = await _short(session, rows, lease.worst_pusd)
     if short is not None:
         return short
@@ -59,7 +59,7 @@ async def reserve_lease(session: AsyncSession, lease: Lease) -> Decision:
     return Reserved(expires_at)
 
 
-async def _chain(session: AsyncSession, chain: Chain, day: date) -> list[Any]:
+async def locked_chain(session: AsyncSession, chain: Chain, day: date) -> list[Any]:
     """Locks and returns the budgets of a chain, with the project's day where the project limits it."""
     rows = await store.lock_chain(session, chain, day)
     found = {row.id for row in rows}
@@ -74,15 +74,15 @@ async def _chain(session: AsyncSession, chain: Chain, day: date) -> list[Any]:
 
 async def _short(session: AsyncSession, rows: Sequence[Any], worst_pusd: int) -> Wait | Reached | None:
     """Returns which of the (locked) budgets has too little for `worst_pusd`, the outermost first; None: all have it."""
-    lacking = [row for row in rows if row.cap_pusd is not None and worst_pusd > _solid(row) - row.reserved_pusd]
+    lacking = [row for row in rows if row.cap_pusd is not None and worst_pusd > solid_pusd(row) - row.reserved_pusd]
     used = await store.used_by_open_leases(session, [row.id for row in lacking]) if lacking else {}
     for row in rows:
-        if row.state != BudgetState.OPEN or (row.id in used and worst_pusd > _solid(row) - used[row.id]):
+        if row.state != BudgetState.OPEN or (row.id in used and worst_pusd > solid_pusd(row) - used[row.id]):
             return Reached(row.id, Level.of_rank(row.level), worst_pusd)
     return Wait(lacking[0].id, Level.of_rank(lacking[0].level), worst_pusd) if lacking else None
 
 
-def _solid(row: Any) -> int:
+def solid_pusd(row: Any) -> int:
     """Returns what of a cap would be left if everything reserved came back."""
     return row.cap_pusd - row.spent_pusd
 
@@ -125,10 +125,15 @@ async def _write_off(session: AsyncSession, calls: Sequence[Any], outcome: str) 
 
 
 async def _end(session: AsyncSession, call_id: str, to: CallState, outcome: str, cost_pusd: int) -> bool:
-    warned = await store.end_call(session, call_id, to, outcome, cost_pusd)
-    for budget_id in warned or ():
+    ended = await store.end_call(session, call_id, to, outcome, cost_pusd)
+    tell_warned(ended)
+    return ended is not None
+
+
+def tell_warned(ended: Any) -> None:
+    """Logs, once for each, the budgets of which an ended call made 80 % spent."""
+    for budget_id in (ended and ended.warned) or ():
         _log.warning("most of a cap is spent", budget=budget_id, percent=WARN_PERCENT)
-    return warned is not None
 
 
 async def stop(session: AsyncSession, reached: Reached, refused: Lease) -> bool:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any, Final
 
-from sqlalchemy import Row, bindparam, func, insert, null, select, text, tuple_, update
-from sqlalchemy.dialects.postgresql import ARRAY, TEXT
+from sqlalchemy import Row, func, insert, null, select, text, tuple_, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from tollbar.access.principal import Principal
+from tollbar.budget import statements
 from tollbar.budget.schemas import WARN_PERCENT, BudgetState, CallState, Chain, Lease, day_subject
 from tollbar.budget.tables import BudgetRow, LedgerCallRow, SpendLimitRow
 from tollbar.kit.errors import InvalidCursor
@@ -20,101 +20,7 @@ from tollbar.kit.paging import PageRequest
 
 NOW: Final = text("clock_timestamp()")
 """The database's own clock, as a value of a row."""
-_IDS = bindparam("ids", type_=ARRAY(TEXT))
 _OPEN_CALLS = ("reserved", "sent")
-
-_LOCK = text("SELECT id FROM budget WHERE id = ANY(:ids) ORDER BY level, id FOR UPDATE").bindparams(_IDS)
-
-_LOCK_CHAIN = text(
-    """
-    SELECT id, level, state, cap_pusd, settled_pusd + overrun_pusd AS spent_pusd, reserved_pusd,
-           EXISTS (SELECT FROM spend_limit WHERE project_id = :project AND day_cap_pusd IS NOT NULL) AS limited
-      FROM budget WHERE id = ANY(:ids) ORDER BY level, id FOR UPDATE OF budget
-    """
-).bindparams(_IDS)
-
-# Of its own, after the lock: in one statement the constraint would be asked of what the rows were before the lock was
-# waited for. The conditional update alone keeps each cap; the lock lets us say which row refuses.
-_RESERVE_LEASE = text(
-    """
-    WITH held AS (
-      UPDATE budget SET reserved_pusd = reserved_pusd + :worst
-       WHERE id = ANY(:ids) AND state = 'open'
-         AND (cap_pusd IS NULL OR settled_pusd + overrun_pusd + reserved_pusd + :worst <= cap_pusd)
-      RETURNING id)
-    INSERT INTO ledger_call (id, kind, purpose, budget_ids, project_id, day, subject, sku, simulated, worker_id,
-                             rate_pusd, worst_pusd, state, sent_at, expires_at)
-    SELECT :id, 'sandbox', :purpose, :ids, :project, :on, :subject, :sku, :simulated, :worker, :rate, :worst, 'sent',
-           clock_timestamp() + make_interval(secs => :ahead),
-           clock_timestamp() + make_interval(secs => :ahead + :seconds)
-     WHERE (SELECT count(*) FROM held) = cardinality(:ids)
-    RETURNING expires_at
-    """
-).bindparams(_IDS)
-
-_OPEN_DAY = text(
-    """
-    INSERT INTO budget (id, level, subject, cap_pusd)
-    SELECT :day, 0, :subject, day_cap_pusd FROM spend_limit
-     WHERE project_id = :project AND day_cap_pusd IS NOT NULL
-    ON CONFLICT DO NOTHING
-    """
-)
-
-_INSERT_REFUSED = text(
-    """
-    INSERT INTO ledger_call (id, kind, purpose, budget_ids, project_id, day, subject, sku, simulated, worker_id,
-                             rate_pusd, worst_pusd, state, outcome, ended_at, expires_at)
-    VALUES (:id, 'sandbox', :purpose, :ids, :project, :on, :subject, :sku, :simulated, :worker, :rate, :worst,
-            'refused', 'exceeded', clock_timestamp(), clock_timestamp())
-    ON CONFLICT (id) DO NOTHING
-    """
-).bindparams(_IDS)
-
-# What an open lease has used so far can no longer come back; the rest of it still can.
-_USED = text(
-    """
-    SELECT b.id, (
-             SELECT coalesce(sum(least(c.worst_pusd, c.rate_pusd
-                      * greatest(0, ceil(extract(epoch FROM clock_timestamp() - c.sent_at)))::bigint)), 0)
-               FROM ledger_call c
-              WHERE c.budget_ids @> ARRAY[b.id] AND c.kind = 'sandbox' AND c.state IN ('reserved', 'sent'))::bigint
-           AS pusd
-      FROM unnest(:ids) AS b(id)
-    """
-).bindparams(_IDS)
-
-# Budgets first, then the call, as everywhere; a call that ended before moves nothing.
-_END_CALL = text(
-    """
-    WITH chain AS MATERIALIZED (
-      SELECT id, warned_at FROM budget
-       WHERE id = ANY((SELECT budget_ids FROM ledger_call WHERE id = :id AND state IN ('reserved', 'sent'))::text[])
-       ORDER BY level, id FOR UPDATE),
-    ended AS (
-      UPDATE ledger_call
-         SET state = :to, outcome = :outcome, ended_at = clock_timestamp(),
-             cost_pusd = LEAST(CAST(:cost AS bigint), worst_pusd),
-             overrun_pusd = GREATEST(CAST(:cost AS bigint) - worst_pusd, 0)
-       WHERE id = :id AND state IN ('reserved', 'sent') AND (SELECT count(*) FROM chain) >= 0
-      RETURNING budget_ids, kind, purpose, worst_pusd, cost_pusd, overrun_pusd, cost_pusd + overrun_pusd AS spent),
-    moved AS (
-      UPDATE budget b
-         SET reserved_pusd = b.reserved_pusd - e.worst_pusd, settled_pusd = b.settled_pusd + e.cost_pusd,
-             overrun_pusd = b.overrun_pusd + e.overrun_pusd,
-             verifier_pusd = b.verifier_pusd + CASE WHEN e.purpose = 'verifier' THEN e.spent ELSE 0 END,
-             model_pusd = b.model_pusd
-                          + CASE WHEN e.kind = 'model' AND e.purpose <> 'verifier' THEN e.spent ELSE 0 END,
-             warned_at = coalesce(b.warned_at, CASE
-               WHEN (b.settled_pusd + b.overrun_pusd + e.spent)::numeric * 100 >= b.cap_pusd::numeric * :warn
-               THEN clock_timestamp() END)
-        FROM ended e WHERE b.id = ANY(e.budget_ids)
-      RETURNING b.id, b.warned_at)
-    SELECT array_agg(moved.id) FILTER (WHERE moved.warned_at IS NOT NULL AND chain.warned_at IS NULL) AS warned
-      FROM ended LEFT JOIN moved ON true LEFT JOIN chain ON chain.id = moved.id
-     GROUP BY ended.budget_ids
-    """
-)
 
 
 async def add_budgets(session: AsyncSession, level: int, cap_pusd: int | None, subjects: Mapping[str, str]) -> None:
@@ -129,7 +35,7 @@ async def add_budget(session: AsyncSession, budget_id: str, level: int, subject:
 
 async def lock(session: AsyncSession, budget_ids: Sequence[str]) -> None:
     """Locks the rows, outermost first."""
-    await session.execute(_LOCK, {"ids": list(budget_ids)})
+    await session.execute(statements.LOCK, {"ids": list(budget_ids)})
 
 
 async def lock_chain(session: AsyncSession, chain: Chain, day: date) -> list[Row[Any]]:
@@ -138,7 +44,7 @@ async def lock_chain(session: AsyncSession, chain: Chain, day: date) -> list[Row
     `limited` on each says whether the project has a limit for its days, so that a day which is missing must be opened.
     """
     ids = [chain.day_id(day), *chain.budgets]
-    return list((await session.execute(_LOCK_CHAIN, {"ids": ids, "project": chain.project_id})).all())
+    return list((await session.execute(statements.LOCK_CHAIN, {"ids": ids, "project": chain.project_id})).all())
 
 
 async def reserve_lease(session: AsyncSession, lease: Lease, budget_ids: Sequence[str]) -> datetime | None:
@@ -147,25 +53,25 @@ async def reserve_lease(session: AsyncSession, lease: Lease, budget_ids: Sequenc
     None: one of them refused; the caller then rolls back.
     """
     times = {"seconds": lease.seconds, "ahead": lease.starts_in_s}
-    return await session.scalar(_RESERVE_LEASE, _values(lease) | times | {"ids": list(budget_ids)})
+    return await session.scalar(statements.RESERVE_LEASE, _values(lease) | times | {"ids": list(budget_ids)})
 
 
 async def open_day(session: AsyncSession, chain: Chain, day: date) -> None:
     """Opens the project's budget for a day at the limit that holds now; somebody else may have done so."""
     subject = day_subject(chain.project_id, day, simulated=chain.simulated)
     values = {"day": chain.day_id(day), "subject": subject, "project": chain.project_id}
-    await session.execute(_OPEN_DAY, values)
+    await session.execute(statements.OPEN_DAY, values)
 
 
 async def used_by_open_leases(session: AsyncSession, budget_ids: Sequence[str]) -> dict[str, int]:
     """Returns pUSD by budget that open sandbox leases have used already and that cannot come back."""
-    found = await session.execute(_USED, {"ids": list(budget_ids)})
+    found = await session.execute(statements.USED, {"ids": list(budget_ids)})
     return {row.id: row.pusd for row in found}
 
 
 async def add_refused(session: AsyncSession, lease: Lease) -> None:
     """Writes a lease that did not fit, once; it touches no budget."""
-    await session.execute(_INSERT_REFUSED, _values(lease))
+    await session.execute(statements.INSERT_REFUSED, _values(lease))
 
 
 def _values(lease: Lease) -> dict[str, Any]:
@@ -185,15 +91,20 @@ def _values(lease: Lease) -> dict[str, Any]:
 
 
 async def end_call(
-    session: AsyncSession, call_id: str, to: CallState, outcome: str, cost_pusd: int
-) -> list[str] | None:
-    """Ends a call once and moves its money from reserved to settled on its chain; None: it had ended before.
+    session: AsyncSession,
+    call_id: str,
+    to: CallState,
+    outcome: str,
+    cost_pusd: int | None,
+    origins: Sequence[CallState] = (CallState.RESERVED, CallState.SENT),
+) -> Row[Any] | None:
+    """Ends a call once and moves its money from reserved to settled on its chain; a cost of None is the worst case.
 
-    Returns the budgets of which 80 % is spent now and was not before.
+    Returns its `budget_ids`, `overrun_pusd`, and in `warned` the budgets of which 80 % is spent now and was not before
+    (or None); None when it had ended before.
     """
     values = {"id": call_id, "to": to.value, "outcome": outcome, "cost": cost_pusd, "warn": WARN_PERCENT}
-    ended = (await session.execute(_END_CALL, values)).one_or_none()
-    return None if ended is None else list(ended.warned or ())
+    return (await session.execute(statements.END_CALL, values | {"origins": [*map(str, origins)]})).one_or_none()
 
 
 async def open_calls(session: AsyncSession, *, subjects: Sequence[str] = (), workers: Sequence[str] = ()) -> list[Any]:
@@ -264,7 +175,7 @@ async def spent_by_subject(session: AsyncSession, subjects: Sequence[str]) -> li
             SELECT subject, kind, purpose, sum(coalesce(cost_pusd, 0) + overrun_pusd)::bigint AS pusd
               FROM ledger_call WHERE subject = ANY(:ids) GROUP BY subject, kind, purpose
             """
-        ).bindparams(_IDS),
+        ).bindparams(statements.IDS),
         {"ids": list(subjects)},
     )
     return list(found.all())
@@ -359,3 +270,45 @@ async def entries(session: AsyncSession, actor: Principal, page: PageRequest) ->
         query = query.where(tuple_(calls.ended_at, calls.id) < tuple_(ended_at, start[1]))
     query = query.order_by(calls.ended_at.desc(), calls.id.desc()).limit(page.limit + 1)
     return list(await session.scalars(query))
+
+
+# --- model calls
+
+
+async def reserve(session: AsyncSession, budget_ids: Sequence[str], worst_pusd: int) -> bool:
+    """Reserves on all of the (locked) budgets; False: one of them refused, and the caller rolls back."""
+    result: Any = await session.execute(statements.RESERVE, {"ids": list(budget_ids), "worst": worst_pusd})
+    return result.rowcount == len(budget_ids)
+
+
+async def add_call(session: AsyncSession, values: Mapping[str, Any], life_s: float) -> datetime:
+    """Writes a model call; returns when it expires on the database's clock, at most `life_s` after now."""
+    expires_at = text("clock_timestamp() + make_interval(secs => :life)").bindparams(life=life_s)
+    statement = insert(LedgerCallRow).values(**values, expires_at=expires_at).returning(LedgerCallRow.expires_at)
+    return (await session.execute(statement)).scalar_one()
+
+
+async def add_refused_call(session: AsyncSession, values: Mapping[str, Any]) -> None:
+    """Writes a refused model call, once; it touches no budget."""
+    row = {**values, "state": CallState.REFUSED.value, "ended_at": NOW, "expires_at": NOW}
+    await session.execute(upsert(LedgerCallRow).values(**row).on_conflict_do_nothing())
+
+
+async def mark_sent(session: AsyncSession, call_id: str) -> bool:
+    result: Any = await session.execute(statements.MARK_SENT, {"id": call_id})
+    return result.rowcount == 1
+
+
+async def held_by_leases(session: AsyncSession, budget_ids: Sequence[str]) -> dict[str, int]:
+    """Returns pUSD by budget that open sandbox leases hold."""
+    found = await session.execute(statements.HELD_BY_LEASES, {"ids": list(budget_ids)})
+    return {row.id: row.pusd for row in found}
+
+
+async def note_call(session: AsyncSession, call_id: str, facts: Mapping[str, Any]) -> None:
+    """Writes what is known of a call beside its money."""
+    await session.execute(update(LedgerCallRow).where(LedgerCallRow.id == call_id).values(**facts))
+
+
+async def say_waiting(session: AsyncSession, budget_id: str, for_s: float) -> None:
+    await session.execute(statements.SAY_WAITING, {"id": budget_id, "for_s": for_s})

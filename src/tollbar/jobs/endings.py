@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from tollbar.budget import limits as project_limits
 from tollbar.budget import service as budget
 from tollbar.budget.schemas import Lease, Level, Reached
 from tollbar.engine.port import Engine, Work
@@ -128,7 +129,7 @@ async def cap_reached(
     whose = f"project's cap for {refused.day} (UTC)" if reached.level is Level.PROJECT_DAY else "cap"
     error = {
         "error_code": JobErrorCode.BUDGET_EXCEEDED.value,
-        "error_message": await _too_little(session, whose, reached),
+        "error_message": await _too_little(session, job.project_id, whose, reached),
         "error_scope": reached.level.value,
     }
     await stop_job(session, engine, job, now, error=error)
@@ -146,14 +147,18 @@ async def share_reached(
     if await store.is_try(session, trial.id, try_no, TRIAL_WORKING):
         # The move to `stopping` and the end are one transaction: nobody sees the Trial in between.
         await store.move_trial(session, trial.id, try_no, TrialState.STOPPING)
-        message = await _too_little(session, "share of this Trial", reached)
+        message = await _too_little(session, trial.project_id, "share of this Trial", reached)
         ending = Ending(TrialState.CANCELLED, {"reason": Reason.BUDGET_EXCEEDED.value, "message": message})
         await end_trial(session, trial.job_id, trial.id, try_no, trial.task_seq, ending, now)
     else:
         await end_stopping(session, trial.job_id, trial.id, try_no, trial.task_seq, now)
 
 
-async def _too_little(session: AsyncSession, whose: str, reached: Reached) -> str:
-    cap = (await budget.view(session, reached.budget_id)).cap_pusd or 0
+async def _too_little(session: AsyncSession, project_id: str, whose: str, reached: Reached) -> str:
+    if reached.level is Level.PROJECT_DAY:
+        # What was set, not what of it the day's budget had left when it was set.
+        cap = (await project_limits.limits_of(session, project_id)).day_cap_pusd or 0
+    else:
+        cap = (await budget.view(session, reached.budget_id)).cap_pusd or 0
     next_call = f"the next call (up to {format_usd(reached.worst_pusd)} USD)"
     return f"The {whose} of {format_usd(cap)} USD leaves too little for {next_call}."
