@@ -1,0 +1,321 @@
+"""The way out of a sandbox whose task names hosts: a proxy that resolves once, refuses private addresses, and pins.
+
+It speaks `CONNECT host:443` and plain `http://host/` on port 80, nothing else. What ignores the proxy has no network.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import h11
+
+from tollbar.kit.addresses import is_address, is_public
+
+IDLE_S: Final = 30.0
+CONNECT_S: Final = 10.0
+MOST_BYTES: Final = 1 << 30
+"""In each direction, for all connections of one sandbox together."""
+_CHUNK: Final = 64 << 10
+_HELLO_BYTES: Final = 64 << 10
+_TLS, _PLAIN = 443, 80
+_HOP: Final = frozenset({b"proxy-connection", b"proxy-authorization", b"connection", b"keep-alive", b"te", b"upgrade"})
+
+Resolve = Callable[[str], Awaitable[Sequence[str]]]
+"""Returns the addresses of a name."""
+Connect = Callable[[str, int], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
+
+
+class NotAllowed(Exception):
+    """A connection is refused; `verdict` is a word for the log."""
+
+    def __init__(self, verdict: str) -> None:
+        super().__init__(verdict)
+        self.verdict = verdict
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Where a sandbox may go: names, exact or `*.example.com` (one or more labels before it); None: any public host."""
+
+    hosts: tuple[str, ...] | None
+    own_addresses: tuple[str, ...] = ()
+    """Of this server and its database: closed, also when they are public."""
+
+    def check_name(self, host: str) -> str:
+        """Returns the name as it is compared and resolved. Raises `NotAllowed`."""
+        if is_address(host):
+            raise NotAllowed("address")
+        name = plain_name(host)
+        if self.hosts is not None and not any(_matches(name, plain_name(pattern)) for pattern in self.hosts):
+            raise NotAllowed("not_listed")
+        return name
+
+    def check_addresses(self, addresses: Sequence[str]) -> str:
+        """Returns the address to connect to; one answer that is not public refuses them all."""
+        if not addresses:
+            raise NotAllowed("unresolved")
+        if not all(is_public(address, self.own_addresses) for address in addresses):
+            raise NotAllowed("private")
+        return addresses[0]
+
+
+def plain_name(host: str) -> str:
+    """Returns a name in lower case and IDNA. Raises `NotAllowed` for a trailing dot and for what is no name."""
+    star, name = ("*.", host[2:]) if host.startswith("*.") else ("", host)
+    if not name or name.endswith(".") or name != name.strip():
+        raise NotAllowed("name")
+    try:
+        return star + name.lower().encode("idna").decode()
+    except UnicodeError:
+        raise NotAllowed("name") from None
+
+
+def _matches(name: str, pattern: str) -> bool:
+    return name.endswith(pattern[1:]) and name != pattern[2:] if pattern.startswith("*.") else name == pattern
+
+
+async def resolve(host: str) -> list[str]:
+    """Returns the addresses that the system's resolver has for a name; none when it has no answer."""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=1)
+    except OSError:
+        return []
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+async def connect(address: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Opens a connection to an address that was checked."""
+    async with asyncio.timeout(CONNECT_S):
+        return await asyncio.open_connection(address, port)
+
+
+@dataclass
+class EgressProxy:
+    """The proxy of one sandbox; `serve` takes each connection that its listener accepted."""
+
+    policy: Policy
+    log: Callable[[str, str], None]
+    """`(host, verdict)` of every connection and refusal; never a path."""
+    resolve: Resolve = resolve
+    connect: Connect = connect
+    idle_s: float = IDLE_S
+    most_bytes: int = MOST_BYTES
+    _out: int = field(default=0, init=False)
+    _in: int = field(default=0, init=False)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Handles one connection to its end; never raises for what its two sides do."""
+        with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, h11.ProtocolError):
+            await _Connection(self, reader, writer).run()
+        await _close(writer)
+
+    async def pinned(self, host: str) -> tuple[str, str]:
+        """Returns the name and the address that a connection to `host` goes to. Raises `NotAllowed`."""
+        name = self.policy.check_name(host)
+        return name, self.policy.check_addresses(await self.resolve(name))
+
+    def count(self, sent: int, received: int) -> None:
+        """Counts bytes. Raises `NotAllowed` above the limit of either direction."""
+        self._out += sent
+        self._in += received
+        if max(self._out, self._in) > self.most_bytes:
+            raise NotAllowed("volume")
+
+
+class _Connection:
+    """One connection of a client."""
+
+    def __init__(self, proxy: EgressProxy, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._proxy = proxy
+        self._reader = reader
+        self._writer = writer
+        self._client = h11.Connection(h11.SERVER)
+
+    async def run(self) -> None:
+        request = await self._event()
+        if not isinstance(request, h11.Request):
+            return
+        host = ""
+        try:
+            tunnel, host, port, target = _destination(request)
+            name, address = await self._proxy.pinned(host)
+            host = name
+            if tunnel:
+                await self._tunnel(name, address, port)
+            else:
+                await self._forward(request, name, address, target)
+        except NotAllowed as error:
+            self._proxy.log(host, error.verdict)
+            await self._refuse(403, f"tollbar: {error.verdict}")
+        except (OSError, TimeoutError):
+            self._proxy.log(host, "unreachable")
+            await self._refuse(502, "tollbar: unreachable")
+
+    async def _tunnel(self, name: str, address: str, port: int) -> None:
+        answer = h11.Response(status_code=200, headers=[], reason=b"Connection established")
+        await self._say(self._client.send(answer))
+        first = await self._hello(name)
+        upstream = await self._proxy.connect(address, port)
+        self._proxy.log(name, "open")
+        try:
+            self._proxy.count(len(first), 0)
+            upstream[1].write(first)
+            await self._both_ways(*upstream)
+        finally:
+            await _close(upstream[1])
+
+    async def _hello(self, name: str) -> bytes:
+        """Reads the beginning of the client's TLS. Raises `NotAllowed` unless it asks for that very name."""
+        data = self._client.trailing_data[0]
+        while (asked := server_name(data)) is None:
+            part = await self._read(self._reader)
+            if not part or len(data) > _HELLO_BYTES:
+                raise NotAllowed("no_tls")
+            data += part
+        if asked.lower() != name:
+            raise NotAllowed("server_name")
+        return data
+
+    async def _both_ways(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Passes bytes until both sides have ended, or neither has said anything for too long."""
+        loop, idle_s = asyncio.get_running_loop(), self._proxy.idle_s
+
+        async def pump(source: asyncio.StreamReader, target: asyncio.StreamWriter, *, out: bool) -> None:
+            while part := await source.read(_CHUNK):
+                timer.reschedule(loop.time() + idle_s)
+                self._proxy.count(len(part) if out else 0, 0 if out else len(part))
+                target.write(part)
+                await target.drain()
+            target.write_eof()
+
+        async with asyncio.timeout(idle_s) as timer:
+            pumps = [
+                asyncio.create_task(pump(self._reader, writer, out=True)),
+                asyncio.create_task(pump(reader, self._writer, out=False)),
+            ]
+            try:
+                await asyncio.gather(*pumps)
+            finally:
+                for task in pumps:
+                    task.cancel()
+                await asyncio.gather(*pumps, return_exceptions=True)
+
+    async def _forward(self, request: h11.Request, name: str, address: str, target: bytes) -> None:
+        """Passes one plain request and its answer; the next one is a connection of its own, and is checked anew."""
+        reader, writer = await self._proxy.connect(address, _PLAIN)
+        self._proxy.log(name, "open")
+        server = h11.Connection(h11.CLIENT)
+        try:
+            headers = [(key, value) for key, value in request.headers if key not in _HOP and key != b"host"]
+            head = [(b"host", name.encode()), *headers, (b"connection", b"close")]
+            out = server.send(h11.Request(method=request.method, target=target, headers=head)) or b""
+            await self._send_up(writer, out)
+            while not isinstance(event := await self._event(), h11.EndOfMessage):
+                if isinstance(event, h11.Data):
+                    await self._send_up(writer, server.send(event) or b"")
+            await self._send_up(writer, server.send(h11.EndOfMessage()) or b"")
+            await self._answer(server, reader)
+        finally:
+            await _close(writer)
+
+    async def _answer(self, server: h11.Connection, reader: asyncio.StreamReader) -> None:
+        while True:
+            event: Any = server.next_event()
+            if event is h11.NEED_DATA:
+                part = await self._read(reader)
+                self._proxy.count(0, len(part))
+                server.receive_data(part)
+            elif isinstance(event, h11.Response):
+                kept = [(key, value) for key, value in event.headers if key not in _HOP]
+                closing = [*kept, (b"connection", b"close")]
+                await self._say(self._client.send(h11.Response(status_code=event.status_code, headers=closing)))
+            elif isinstance(event, h11.Data | h11.EndOfMessage):
+                await self._say(self._client.send(event))
+                if isinstance(event, h11.EndOfMessage):
+                    return
+            elif not isinstance(event, h11.InformationalResponse):
+                return
+
+    async def _send_up(self, writer: asyncio.StreamWriter, data: bytes) -> None:
+        self._proxy.count(len(data), 0)
+        writer.write(data)
+        await writer.drain()
+
+    async def _event(self) -> Any:
+        while (event := self._client.next_event()) is h11.NEED_DATA:
+            self._client.receive_data(await self._read(self._reader))
+        return event
+
+    async def _read(self, reader: asyncio.StreamReader) -> bytes:
+        async with asyncio.timeout(self._proxy.idle_s):
+            return await reader.read(_CHUNK)
+
+    async def _refuse(self, status: int, text: str) -> None:
+        if self._client.our_state is h11.SEND_RESPONSE or self._client.our_state is h11.IDLE:
+            body = text.encode() + b"\n"
+            headers = [(b"content-type", b"text/plain"), (b"content-length", str(len(body)).encode())]
+            parts = (
+                h11.Response(status_code=status, headers=[*headers, (b"connection", b"close")]),
+                h11.Data(data=body),
+                h11.EndOfMessage(),
+            )
+            await self._say(b"".join(self._client.send(part) or b"" for part in parts))
+
+    async def _say(self, data: bytes | None) -> None:
+        if data:
+            self._writer.write(data)
+            await self._writer.drain()
+
+
+async def _close(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()
+
+
+def _destination(request: h11.Request) -> tuple[bool, str, int, bytes]:
+    """Returns whether it is a tunnel, the host, the port, and the target for the server. Raises `NotAllowed`."""
+    target = request.target.decode("ascii", "replace")
+    if request.method == b"CONNECT":
+        host, _, port = target.rpartition(":")
+        if port != str(_TLS):
+            raise NotAllowed("port")
+        return True, host.strip("[]"), _TLS, b""
+    try:
+        parts = urlsplit(target)
+        port = parts.port
+    except ValueError:
+        raise NotAllowed("target") from None
+    if parts.scheme != "http" or not parts.hostname or parts.username is not None:
+        raise NotAllowed("target")
+    if port not in {None, _PLAIN}:
+        raise NotAllowed("port")
+    rest = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return False, parts.hostname, _PLAIN, rest.encode()
+
+
+def server_name(data: bytes) -> str | None:
+    """Returns the server name that the beginning of a TLS connection asks for, `""` for none, None to read on.
+
+    Raises `NotAllowed` for what is no TLS. The library's own reader takes it apart; no handshake comes of it.
+    """
+    seen: list[str | None] = []
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.sni_callback = lambda _object, name, _context: seen.append(name)
+    incoming = ssl.MemoryBIO()
+    reader = context.wrap_bio(incoming, ssl.MemoryBIO(), server_side=True)
+    incoming.write(data)
+    try:
+        reader.do_handshake()
+    except ssl.SSLWantReadError:
+        return (seen[0] or "") if seen else None
+    except ssl.SSLError:
+        if not seen:
+            raise NotAllowed("no_tls") from None
+    return (seen[0] or "") if seen else None
