@@ -81,6 +81,7 @@ async def test_the_pages_fit_every_screen_and_ask_nothing_of_another_host(world,
             "job-capped": f"/jobs/{made.capped}",
             "job-gaps": f"/jobs/{made.gaps}",
             "job-running": f"/jobs/{made.running}",
+            "settings": "/settings",
         }.items():
             await at.open(path)
             await at.pictures(name)

@@ -19,6 +19,7 @@ from tests.jobs.worker import working
 from tests.jobs.world import METERED, ONE, World
 from tests.support import eventually
 
+from tollbar.budget import limits
 from tollbar.engine.dbos_engine import DbosEngine
 from tollbar.sandboxes.errors import EnvironmentStartFailed
 from tollbar.sandboxes.interface import ExecResult
@@ -132,6 +133,27 @@ async def test_a_worker_that_is_killed_costs_a_try_and_its_reservation(
     assert [tuple(row) for row in await real.rows("SELECT try_no, losses FROM trial")] == [(2, 1)]
     written = "SELECT cost_pusd = worst_pusd FROM ledger_call WHERE state = 'written_off'"
     assert await real.value(written)
+    await money_is_in_order(real)
+
+
+async def test_what_a_killed_worker_had_reserved_is_charged_to_the_day_the_job_and_the_trials_share(
+    real: World, other: Callable[[], Awaitable[Any]], tmp_path: Path
+) -> None:
+    async with real.database.transaction() as session:
+        await limits.set_limits(session, real.actor, {"daily_cap_usd": "3"}, real.clock)
+    caps = {"max_cost_usd": 2, "max_cost_per_trial_usd": 1}
+    job_id = (await real.submit(dataset=ONE, attempts=3, runner=METERED, **caps))["job_id"]
+    process = await other()
+    process.send_signal(signal.SIGKILL)
+    await process.wait()
+    async with working(real.database, real.blobs, tmp_path / "mine", "mine", agents(solves)):
+        await final(real, job_id)
+    lost = await real.value("SELECT sum(cost_pusd) FROM ledger_call WHERE state = 'written_off'")
+    assert lost > 0
+    rows = await real.rows("SELECT level, sum(settled_pusd) AS spent FROM budget GROUP BY level ORDER BY level")
+    assert [row.level for row in rows] == [0, 1, 2]
+    (spent,) = {row.spent for row in rows}
+    assert spent >= lost
     await money_is_in_order(real)
 
 

@@ -36,6 +36,13 @@ def upgrade() -> None:
          WHERE trial.id = split_part(ledger_call.subject, ':', 2)
         """
     )
+    # A call whose Trial is gone belongs to no project any more, and shows in nobody's account.
+    op.execute(
+        """
+        UPDATE ledger_call SET project_id = '', sku = '', day = (created_at AT TIME ZONE 'UTC')::date
+         WHERE project_id IS NULL
+        """
+    )
     op.alter_column("ledger_call", "project_id", nullable=False)
     op.alter_column("ledger_call", "day", nullable=False)
     op.alter_column("ledger_call", "sku", nullable=False)
