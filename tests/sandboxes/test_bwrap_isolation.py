@@ -10,6 +10,7 @@ import pytest
 
 from tollbar.sandboxes.errors import EnvironmentRefused
 from tollbar.sandboxes.interface import Form
+from tollbar.sandboxes.seccomp import process_1_filter
 
 ROOT = os.geteuid() == 0
 OWN_PROCESSES = {Form.ONE_SHOT: 1, Form.HELD: 2}
@@ -93,6 +94,8 @@ async def test_the_tenant_sees_only_its_own_processes_and_descriptors(box):
         "cat /proc/kcore",
         "cat /dev/kmsg",
         "ls /sys/kernel",
+        "echo x > /sys/planted",
+        "mkdir /sys/planted",
         "hostname other",
         "echo x > /dev/planted",
         "nsenter -t 1 -m true",
@@ -105,9 +108,46 @@ async def test_an_attempt_to_get_out_is_refused(box, attempt):
     assert b"not found" not in result.stderr_tail, "the program exists, so it was refused"
 
 
+TRACE = """
+import ctypes, struct, subprocess
+libc = ctypes.CDLL(None, use_errno=True)
+place = ctypes.create_string_buffer(8)
+vector = struct.pack("PN", ctypes.addressof(place), 8)
+
+def error(call, *arguments):
+    return ctypes.get_errno() if getattr(libc, call)(*arguments) < 0 else 0
+
+child = subprocess.Popen(["sleep", "60"])
+print([error("ptrace", request, 1, 0, 0) for request in (16, 0x4206)])
+print([error(call, 1, vector, 1, vector, 1, 0) for call in ("process_vm_readv", "process_vm_writev")])
+print([error("ptrace", 16, child.pid, 0, 0)])
+for path in ("/proc/1/mem", "/proc/1/task/1/mem"):
+    for mode in ("rb", "r+b"):
+        try:
+            open(path, mode, buffering=0)
+            print("open")
+        except PermissionError:
+            print("refused")
+child.kill()
+"""
+
+
+@pytest.mark.requirement("G-SBX-14.escape")
+async def test_process_1_can_be_neither_traced_nor_read_nor_written_but_ones_own_processes_can(box):
+    attached, memory, child, *files = (await box.python(TRACE)).splitlines()
+    assert attached == memory == "[1, 1]", "EPERM"
+    assert child == "[0]"
+    assert files == ["refused"] * 4
+
+
+def test_the_filter_of_system_calls_is_empty_only_for_machines_that_are_not_known():
+    assert process_1_filter("x86_64") != process_1_filter("aarch64") != b""
+    assert process_1_filter("sparc") == b""
+
+
 @pytest.mark.forms(Form.ONE_SHOT)
 async def test_process_1_holds_nothing_of_the_host_and_cannot_be_ended(box, monkeypatch):
-    """It has the tenant's uid and fewer rights, so tracing it is not worth refusing: there is nothing to take."""
+    """It has the tenant's uid and fewer rights, so there is nothing to take."""
     monkeypatch.setenv("PLANTED_SECRET", "s3cret-of-the-server")
     out = await box.python("""
         import os, signal

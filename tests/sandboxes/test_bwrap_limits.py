@@ -74,12 +74,16 @@ async def test_more_processes_than_the_limit_cannot_be_forked(kernel, new_box):
 
 @pytest.mark.requirement("G-SBX-14.cpu")
 async def test_half_a_cpu_takes_about_two_seconds_for_one_cpu_second(kernel, new_box):
-    box = await new_box(limits=Limits(cpus=0.5, memory_mb=256, pids=64, disk_mb=64))
+    """The upper bound counts in what a whole CPU takes beside it, because a busy machine gives nobody its share."""
+    half, whole = [await new_box(limits=Limits(cpus=cpus, memory_mb=256, pids=64, disk_mb=64)) for cpus in (0.5, 1.0)]
     burn = "import time\nwhile time.process_time() < 1: pass"
-    result = await box.sandbox.exec(["python3", "-c", burn], timeout_s=30)
-    assert 1.7 <= result.wall_s <= 4
-    assert result.cpu_ns is not None
-    assert 0.9e9 < result.cpu_ns < 1.5e9
+    halved, full = await asyncio.gather(
+        *(box.sandbox.exec(["python3", "-c", burn], timeout_s=60) for box in (half, whole))
+    )
+    assert halved.wall_s >= 1.7
+    assert halved.wall_s <= 4 * max(1.0, full.wall_s)
+    assert halved.cpu_ns is not None
+    assert 0.9e9 < halved.cpu_ns < 1.5e9
 
 
 async def test_cpu_time_is_that_of_the_command_with_its_children(kernel, box):

@@ -58,7 +58,8 @@ async def host_base(layers: LayerStore, digest: str, root: Path = Path("/")) -> 
     def fill(folder: Path) -> None:
         _skeleton(folder, links, [inside for _, inside in binds], own_python=own_python)
 
-    return BaseInfo("host", digest, await layers.ensure(key, fill), binds)
+    lower = await layers.ensure(key, fill)
+    return BaseInfo("host", digest, lower, (*binds, (lower / "sys", "/sys")))
 
 
 def _split(root: Path) -> list[str]:

@@ -19,7 +19,7 @@ from tollbar.sandboxes.base import DEFAULT_HOME, DEFAULT_PATH
 from tollbar.sandboxes.errors import EnvironmentRefused, EnvironmentStartFailed
 from tollbar.sandboxes.interface import Limits
 from tollbar.sandboxes.process import Chain
-from tollbar.sandboxes.start_helper import ARGUMENTS, INFO
+from tollbar.sandboxes.start_helper import ARGUMENTS, FILTER, INFO, PROCESS_1_FILTER
 
 ENTER: Final = (
     'echo >&3; while IFS= read -r l <&3; do e="$e$l\n"; done; eval "$e"; '
@@ -66,6 +66,7 @@ Process 1 outlives commands that are ended for time, so a tenant must not be abl
 START_ENV: Final = {"PATH": DEFAULT_PATH, "HOME": DEFAULT_HOME}
 """The environment of the tenant's own shell before it takes the command's."""
 
+_MEMORY: Final = ("/proc/1/mem", "/proc/1/task/1/mem")
 SHM_BYTES: Final = 64 << 20
 _MIB: Final = 1 << 20
 _MOUNT_OPTIONS_MAX: Final = 4095
@@ -106,11 +107,15 @@ def read_only_root(lower: Path, binds: Sequence[tuple[Path, str]]) -> list[str]:
 
 
 def _fixed_mounts(binds: Sequence[tuple[Path, str]]) -> list[str]:
-    """Returns the binds and the kernel's folders; `/dev` has a bounded memory file system and no other space."""
+    """Returns the binds and the kernel's folders; `/dev` has a bounded memory file system and no other space.
+
+    The memory of process 1 is no file that anybody could open.
+    """
     mounts = [part for source, inside in binds for part in ("--ro-bind", str(source), inside)]
     return [
         *mounts,
         *("--proc", "/proc", "--dev", "/dev"),
+        *(part for file in _MEMORY for part in ("--ro-bind", "/dev/null", file)),
         *("--size", str(SHM_BYTES), "--tmpfs", "/dev/shm", "--remount-ro", "/dev"),  # noqa: S108 - inside
     ]
 
@@ -151,6 +156,7 @@ def chain(
         *(name, *ISOLATION, "--uid", "0", "--gid", "0", "--cap-drop", "ALL", *capabilities),
         *(HOLDER if hold else ()),
         *(part for name, value in START_ENV.items() for part in ("--setenv", name, value)),
+        *(("--seccomp", str(FILTER)) if PROCESS_1_FILTER else ()),
         *("--chdir", "/", "--info-fd", str(INFO), "--args", str(ARGUMENTS), "--", *command),
     ]
     arguments = b"".join(os.fsencode(part) + b"\0" for part in mounts)

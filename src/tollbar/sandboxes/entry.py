@@ -13,20 +13,16 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Final
 
-from tollbar.sandboxes import entry_helper
 from tollbar.sandboxes.bwrap_command import START_ENV, Ceilings
 from tollbar.sandboxes.entry_helper import EXIT, LENGTH, PID, REPLY
 from tollbar.sandboxes.identity import Identity
 from tollbar.sandboxes.process import give_word, pipe, readable, settle, take_word
-from tollbar.sandboxes.starter import HOST_ENV, send_descriptors
+from tollbar.sandboxes.starter import HOST_ENV, helper_program, send_descriptors
 
-_PROGRAM: Final = Path(entry_helper.__file__)
 _SIGNALLED: Final = 128
 _DEATH_PATIENCE_S: Final = 30.0
 _CLOSE_PATIENCE_S: Final = 5.0
@@ -226,7 +222,7 @@ class Entrance:
                 near.setblocking(False)
                 self._process = subprocess.Popen(
                     [
-                        *(sys.executable, "-I", "-S", "-X", "utf8", str(_PROGRAM)),
+                        *helper_program("entry_helper"),
                         *(str(identity.uid), str(identity.gid), str(far.fileno())),
                     ],
                     stdin=subprocess.DEVNULL,

@@ -1,6 +1,6 @@
-"""Run as a program of its own, `python -I -S entry_helper.py UID GID SOCKET`: lets commands into held sandboxes.
+"""Run as a program of its own by `entry`, once per worker: lets commands into held sandboxes.
 
-It imports the standard library alone and has one thread, because only a process with one thread can join a user
+It imports little and has one thread, because only a process with one thread can join a user
 namespace. The socket of that number brings, for each command, one message with six descriptors: a control socket, the
 command's channel, its two output pipes, the user namespace that owns the sandbox's other ones, and a pidfd of its
 process 1. A child is forked per command; everything else is said over the control socket:
@@ -29,11 +29,15 @@ import struct
 import sys
 import termios
 
+from tollbar.sandboxes.seccomp import process_1_filter
+
 REQUESTS = 3
 NAME = b"tollbar-entry"
 DESCRIPTORS = 6
 CAPABILITIES = (0, 1, 3, 4, 5, 6, 7)
 """CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID: `bwrap_command.CAPABILITIES` by their numbers."""
+
+PROCESS_1_FILTER = process_1_filter()
 
 PID, EXIT, FAILED = 1, 2, 3
 REPLY = struct.Struct("<ii")
@@ -44,6 +48,7 @@ _NEW_ALL = 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | _NEW_USER | 0x200
 _SET_NAME, _SET_DUMPABLE, _DROP_BOUND, _NO_NEW_PRIVILEGES, _AMBIENT = 15, 4, 24, 38, 47
 _AMBIENT_RAISE, _AMBIENT_CLEAR = 2, 4
 _DIE_WITH_PARENT = 1
+_SET_FILTER = 22
 _CAPABILITY_VERSION = 0x20080522
 _FIRST_FREE, _ALL_CLOSED = 4, 64
 _LAST_CAPABILITY = "/proc/sys/kernel/cap_last_cap"
@@ -149,6 +154,7 @@ def become_tenant(
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     os.chdir("/")
     keep_capabilities(last_capability)
+    refuse_calls(PROCESS_1_FILTER)
     argv, env = request["argv"], request["env"]
     if isinstance(argv, list) and isinstance(env, dict):
         execute(argv, env)
@@ -178,6 +184,14 @@ def keep_capabilities(last_capability: int) -> None:
         _prctl(_AMBIENT, _AMBIENT_RAISE, number)
 
 
+def refuse_calls(program: bytes) -> None:
+    """Binds this process to a filter of system calls, for good; it has no new privileges by now."""
+    if program:
+        code = ctypes.create_string_buffer(program, len(program))
+        described = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code))
+        _prctl(_SET_FILTER, 2, described)
+
+
 def _exactly(control: socket.socket, count: int) -> bytes:
     parts: list[bytes] = []
     while count:
@@ -194,9 +208,10 @@ def _last_capability() -> int:
         return int(file.read())
 
 
-def _main() -> None:
+def main() -> None:
+    """Gives up the rights and serves; the arguments after the first are uid, gid and the socket's number."""
     last_capability = _last_capability()
-    uid, gid, requests = map(int, sys.argv[1:])
+    uid, gid, requests = map(int, sys.argv[2:])
     if requests != REQUESTS:
         os.dup2(requests, REQUESTS)
         os.close(requests)
@@ -205,7 +220,3 @@ def _main() -> None:
     gc.disable()  # a collection in a child would copy every page that it shares
     sys.meta_path.clear()  # what is not imported by now would come from a tenant's files
     serve(last_capability)
-
-
-if __name__ == "__main__":
-    _main()

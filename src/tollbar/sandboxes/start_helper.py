@@ -2,7 +2,8 @@
 
 It has one thread, gives up every right before the first request, and dies with the worker. A message is a number (4
 bytes) and six descriptors: the order (a file with JSON: `argv`, `nofile`, `file_bytes`), then the descriptors that
-the program gets as 3, 1, 2, `INFO` and `ARGUMENTS`. Answers are the number, a kind and a value:
+the program gets as 3, 1, 2, `INFO` and `ARGUMENTS`; as `FILTER` it gets the system calls that no tenant has. Answers
+are the number, a kind and a value:
 
 - STARTED, the pid, with a pidfd: it is bound to its resource limits; then, once, EXIT and its exit code (negative for
   a signal);
@@ -23,15 +24,17 @@ import struct
 import sys
 
 from tollbar.sandboxes.entry_helper import become_helper
+from tollbar.sandboxes.seccomp import process_1_filter
 
 REQUEST = struct.Struct("<I")
 ANSWER = struct.Struct("<Iii")
 STARTED, EXIT, FAILED = 1, 2, 3
 DESCRIPTORS = 6
 NAME = b"tollbar-start"
-CHANNEL, INFO, ARGUMENTS = 3, 4, 5
+CHANNEL, INFO, ARGUMENTS, FILTER = 3, 4, 5, 6
 """The numbers under which the started program finds its descriptors besides the usual two."""
 
+PROCESS_1_FILTER = process_1_filter()
 _PLACES = (CHANNEL, 1, 2, INFO, ARGUMENTS)
 _FIRST_FREE = 16
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -93,17 +96,22 @@ def start(received: list[int]) -> int:
     if len(received) != DESCRIPTORS:
         raise OSError
     order = json.loads(os.pread(received[0], os.fstat(received[0]).st_size, 0))
-    argv = order["argv"]
-    pid = os.posix_spawn(
-        order["program"],
-        argv,
-        {"PATH": _PATH},
-        file_actions=[
-            (os.POSIX_SPAWN_DUP2, source, place) for source, place in zip(received[1:], _PLACES, strict=True)
-        ],
-        setpgroup=0,
-        setsigdef=_DEFAULT_SIGNALS,
-    )
+    places = [(os.POSIX_SPAWN_DUP2, source, place) for source, place in zip(received[1:], _PLACES, strict=True)]
+    reading, writing = os.pipe2(os.O_CLOEXEC)
+    try:
+        os.write(writing, PROCESS_1_FILTER)
+        os.close(writing)
+        places.append((os.POSIX_SPAWN_DUP2, reading, FILTER))
+        pid = os.posix_spawn(
+            order["program"],
+            order["argv"],
+            {"PATH": _PATH},
+            file_actions=places,
+            setpgroup=0,
+            setsigdef=_DEFAULT_SIGNALS,
+        )
+    finally:
+        os.close(reading)
     for kind, most in ((resource.RLIMIT_NOFILE, order["nofile"]), (resource.RLIMIT_FSIZE, order["file_bytes"])):
         with contextlib.suppress(ProcessLookupError):
             resource.prlimit(pid, kind, (most, most))

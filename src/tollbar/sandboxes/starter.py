@@ -23,7 +23,6 @@ from tollbar.sandboxes.start_helper import ANSWER, EXIT, FAILED, REQUEST, STARTE
 
 HOST_ENV: Final = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 _ROOT: Final = str(Path(tollbar.__file__).parents[1])
-_PROGRAM: Final = "import sys; sys.path.insert(0, sys.argv[1]); from tollbar.sandboxes.start_helper import main; main()"
 _CLOSE_PATIENCE_S: Final = 5.0
 _NUMBERS: Final = 1 << 32
 
@@ -88,9 +87,8 @@ class _Line:
         near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with far:
             near.setblocking(False)
-            words = ["-I", "-S", "-X", "utf8", "-c", _PROGRAM, _ROOT]
             self._process = subprocess.Popen(
-                [sys.executable, *words, str(identity.uid), str(identity.gid), str(far.fileno())],
+                [*helper_program("start_helper"), str(identity.uid), str(identity.gid), str(far.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -163,6 +161,12 @@ class _Line:
             if not asked.done():
                 asked.set_exception(OSError(0, "the helper that starts sandboxes ended"))
         self._codes.clear()
+
+
+def helper_program(module: str) -> list[str]:
+    """Returns the command that runs `main` of a module beside this one, without the packages of the environment."""
+    code = f"import sys; sys.path.insert(0, sys.argv[1]); from tollbar.sandboxes.{module} import main; main()"
+    return [sys.executable, "-I", "-S", "-X", "utf8", "-c", code, _ROOT]
 
 
 async def send_descriptors(near: socket.socket, said: bytes, descriptors: Sequence[int]) -> None:
