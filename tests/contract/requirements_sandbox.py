@@ -9,7 +9,7 @@ G-SBX-14.processes sandbox.md#14 closed
   A limit on processes refuses forks, and a fork bomb is gone within 1 s of the kill.
 G-SBX-14.cpu sandbox.md#14 closed
   Half a CPU makes one CPU second take about twice as long.
-G-SBX-14.disk sandbox.md#14 open #3
+G-SBX-14.disk sandbox.md#14 closed
   Writing above the disk limit fails, and the host grows by no more than the limit and a tenth.
 G-SBX-14.tree_kill sandbox.md#14 closed
   setsid, nohup, double fork and ignored TERM leave no process 1 s after the kill, and the files stay.

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from tollbar.sandboxes.cgroups import detect
 from tollbar.sandboxes.errors import EnvironmentStartFailed, SandboxLost
+from tollbar.sandboxes.group_names import maker_of_groups
 from tollbar.sandboxes.identity import identify
 from tollbar.sandboxes.interface import Form, Limits
 from tollbar.sandboxes.process import Chain, start_tree
@@ -278,6 +280,31 @@ async def test_a_worker_killed_while_a_command_starts_leaves_no_process(
     await host.gone(mark)
     await host.gone(str(shared_folder / "sandboxes" / "s" / f"{trial}-0-agent"))
     assert await provider.reap([], now=clock_now) == [f"{trial}-0-agent"]
+
+
+async def test_empty_groups_of_dead_servers_go_even_when_their_data_directory_is_gone(provider, clock_now, host):
+    groups = detect()
+    if not groups.parents:
+        pytest.skip("control groups cannot be used here")
+    ended = await asyncio.create_subprocess_exec("true")
+    dead = maker_of_groups(ended.pid) if host.name(ended.pid) else f"{ended.pid}.1"
+    await ended.wait()
+    marks = [host.marker() for _ in range(3)]
+    makers = [dead, maker_of_groups(os.getppid()), dead]
+    made = [
+        groups.make(f"tollbar-feedbeef-{maker}-trial_{mark}-0-agent", Limits())
+        for maker, mark in zip(makers, marks, strict=True)
+    ]
+    sleeping = await asyncio.create_subprocess_exec("sleep", marks[2])
+    made[2].leaf().add(sleeping.pid)
+    try:
+        await provider.reap([], now=clock_now)
+        assert [bool(host.cgroups(mark)) for mark in marks] == [False, True, True], "alive, or in use: left alone"
+    finally:
+        sleeping.kill()
+        await sleeping.wait()
+        for group in made:
+            group.remove()
 
 
 @pytest.mark.forms(Form.HELD)

@@ -43,6 +43,7 @@ async def bounded(provider, new_box):
     return make
 
 
+@pytest.mark.requirement("G-SBX-14.disk")
 async def test_writing_ends_at_the_limit_with_the_error_of_a_full_disk(bounded):
     box = await bounded()
     number, count = map(int, (await box.python(FILL)).split())

@@ -257,8 +257,8 @@ class BwrapProvider:
         """Removes sandboxes that no living process holds and that `live` does not name; returns their names.
 
         Kept ones go when their time is over, those of this process, too. Layers of sandboxes that this process
-        prepared and never created go after ten minutes; control groups without a folder, and layers above the cache's
-        size, go too.
+        prepared and never created go after ten minutes; empty control groups of dead servers, and layers above the
+        cache's size, go too.
         """
         ground, registry = await self._prepared(), await self._registered()
         kept = await asyncio.to_thread(registry.kept)

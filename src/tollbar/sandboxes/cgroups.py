@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -17,6 +17,7 @@ _PERIOD_US: Final = 100_000
 _V1: Final = ("memory", "pids", "cpu", "cpuacct")
 _V2: Final = ("memory", "pids", "cpu")
 _MIB: Final = 1 << 20
+_SHORT: Final = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,11 @@ class Group:
                 self.kill()
                 time.sleep(0.005)
         return True
+
+    def discard(self) -> bool:
+        """Removes the group if no process is in it; says whether it is gone."""
+        gone = [_remove_folder(folder) for folder in set(self.folders.values())]
+        return all(gone)
 
 
 @dataclass(frozen=True)
@@ -270,26 +276,36 @@ def _below(root: str, point: str, inside: str) -> Path:
 
 def _remove_folder(folder: Path) -> bool:
     """Removes a group and the leaves below it; says whether it is gone."""
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+        return True
     for path, _, _ in os.walk(folder, topdown=False):
         with contextlib.suppress(OSError):
             Path(path).rmdir()
     return not folder.exists()
 
 
-def _integer(file: Path) -> int | None:
+def _text(file: Path) -> str:
+    """Returns what a file of the kernel says, which is short; empty when it is not there."""
     try:
-        text = file.read_text().strip()
+        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
-        return None
+        return ""
+    try:
+        return os.read(descriptor, _SHORT).decode()
+    except OSError:
+        return ""
+    finally:
+        os.close(descriptor)
+
+
+def _integer(file: Path) -> int | None:
+    text = _text(file).strip()
     return int(text) if text.isdigit() else None
 
 
 def _field(file: Path, name: str) -> int | None:
-    try:
-        lines: Sequence[str] = file.read_text().splitlines()
-    except OSError:
-        return None
-    for line in lines:
+    for line in _text(file).splitlines():
         key, _, value = line.partition(" ")
         if key == name:
             return int(value)

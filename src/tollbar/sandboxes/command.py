@@ -13,7 +13,7 @@ from tollbar.sandboxes.capture import Capture
 from tollbar.sandboxes.errors import SandboxLost
 from tollbar.sandboxes.interface import Limits
 from tollbar.sandboxes.process import Running, settle
-from tollbar.sandboxes.watch import Breach, watch
+from tollbar.sandboxes.watch import INTERVAL_S, Breach, watch
 
 
 class End(StrEnum):
@@ -131,10 +131,15 @@ class Command:
         if not begun:
             return End.UNSTARTED, None
         self.begun.set()
+        # Nothing is sampled in the first interval, so a short command needs no watcher.
+        unwatched_s = min(INTERVAL_S, order.timeout_s)
+        done, _ = await asyncio.wait({process.ended}, timeout=unwatched_s)
+        if done:
+            return End.ITSELF, None
         watcher = asyncio.create_task(watch(process.pid_namespace, bounds.upper, bounds.limits, bounds.levels))
         try:
-            first = asyncio.FIRST_COMPLETED
-            done, _ = await asyncio.wait({process.ended, watcher}, timeout=order.timeout_s, return_when=first)
+            first, left_s = asyncio.FIRST_COMPLETED, order.timeout_s - unwatched_s
+            done, _ = await asyncio.wait({process.ended, watcher}, timeout=left_s, return_when=first)
         finally:
             watcher.cancel()
         if process.ended in done:

@@ -69,6 +69,7 @@ def _prctl(option: int, *arguments: object) -> None:
 
 def become_helper(uid: int, gid: int, name: bytes = NAME, *, dies_with_parent: bool = False) -> None:
     """Gives up every right, for this process and all that come from it; `name` is what it is called."""
+    _prctl(_SET_NAME, name)  # first: a program of the tenants' uid without this name counts as a stranger
     if os.geteuid() == 0:
         for number in range(_last_capability() + 1):
             _prctl(_DROP_BOUND, number)
@@ -80,7 +81,6 @@ def become_helper(uid: int, gid: int, name: bytes = NAME, *, dies_with_parent: b
         _prctl(_DIE_WITH_PARENT, signal.SIGKILL)
     _prctl(_NO_NEW_PRIVILEGES, 1)
     _prctl(_SET_DUMPABLE, 0)
-    _prctl(_SET_NAME, name)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.umask(0o022)
     signal.signal(signal.SIGINT, signal.SIG_IGN)

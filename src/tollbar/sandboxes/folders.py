@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from tollbar.sandboxes.identity import Identity
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _GRAVE = ".gone-"
 _CHUNK = 1 << 20
+_SHALLOW = 8
 
 
 def open_folder(name: str, dir_fd: int | None = None) -> int:
@@ -94,8 +95,8 @@ def remove_entry(name: str, dir_fd: int, spare: Path) -> None:
 def empty_folder(folder: Path, *, keep: str | None = None) -> None:
     """Removes everything in a folder of ours, except `keep`: names in it are ours, what lies below is a tenant's.
 
-    Depth does not matter: every nested folder is moved up into `folder` before it is emptied, so neither the call
-    stack nor the descriptors grow with what a tenant nested.
+    Depth does not matter: what is nested deeper than some folders is moved up into `folder` before it is emptied, so
+    neither the call stack nor the descriptors grow with what a tenant nested.
     """
     prefix = secrets.token_hex(4)
     names = (f"{prefix}-{number}" for number in count())
@@ -116,18 +117,30 @@ def empty_folder(folder: Path, *, keep: str | None = None) -> None:
 def _empty_into(top: int, name: str, names: Iterator[str]) -> list[str]:
     """Empties one folder of `top`; the folders in it move to `top` under the returned names."""
     moved: list[str] = []
-    folder = open_folder(name, top)
+    _empty(name, top, _SHALLOW, lambda inner, folder: _move(inner, folder, _next(moved, names), top))
+    return moved
+
+
+def _empty(name: str, parent: int, depth: int, move: Callable[[str, int], None]) -> None:
+    """Empties a folder; what lies `depth` folders below it is moved away instead."""
+    folder = open_folder(name, parent)
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    moved.append(next(names))
-                    _move(entry.name, folder, moved[-1], top)
-                else:
+                if not entry.is_dir(follow_symlinks=False):
                     os.unlink(entry.name, dir_fd=folder)
+                elif depth:
+                    _empty(entry.name, folder, depth - 1, move)
+                    os.rmdir(entry.name, dir_fd=folder)
+                else:
+                    move(entry.name, folder)
     finally:
         os.close(folder)
-    return moved
+
+
+def _next(moved: list[str], names: Iterator[str]) -> str:
+    moved.append(next(names))
+    return moved[-1]
 
 
 def _move(name: str, source: int, new_name: str, target: int) -> None:

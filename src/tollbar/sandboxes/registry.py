@@ -18,6 +18,7 @@ from tollbar.sandboxes.claims import Claim, claim, make_tenant_folder, take
 from tollbar.sandboxes.errors import EnvironmentStartFailed, SandboxLost
 from tollbar.sandboxes.folders import hand_over
 from tollbar.sandboxes.ground import Ground
+from tollbar.sandboxes.group_names import GROUPS, lives, maker_of_groups, parts_of
 from tollbar.sandboxes.held import HOLDER_LEAF, RUN_LEAF
 from tollbar.sandboxes.interface import Form, SandboxHandle, SandboxSpec
 from tollbar.sandboxes.kept import Kept, read_kept
@@ -41,6 +42,7 @@ class Registry:
         self._backend = backend
         self._host = host
         self._claims: dict[str, Claim] = {}
+        self._maker = maker_of_groups()
 
     def levels(self, spec: SandboxSpec) -> dict[str, str]:
         """Returns who holds each limit of such a sandbox."""
@@ -113,7 +115,7 @@ class Registry:
             await settle(asyncio.create_task(asyncio.to_thread(self._clear, held)))
 
     def reap(self, live: Collection[str], now: datetime) -> list[str]:
-        """Removes folders that nobody holds, names or keeps, and groups without a folder; returns the names."""
+        """Removes folders that nobody holds, names or keeps, and groups whose sandbox is gone; returns the names."""
         places, groups = self._ground.places, self._ground.cgroups
         gone: list[str] = []
         for folder in list(places.sandboxes.iterdir()):
@@ -125,14 +127,26 @@ class Registry:
                 left.kill_leftovers(self._ground.identity.uid)
                 self._clear(left)
                 gone.append(folder.name)
-        for group in groups.names(self._prefix):
-            if not (places.sandboxes / group.removeprefix(self._prefix)).exists():
-                groups.group(group).remove()
+        for group in groups.names(GROUPS):
+            self._remove_orphan(group)
         return gone
 
-    @property
-    def _prefix(self) -> str:
-        return f"tollbar-{self._ground.places.tag}-"
+    def _remove_orphan(self, group: str) -> None:
+        """Removes a group of a sandbox that is gone: one of this process, or one whose maker is dead.
+
+        Also of other data directories, which may not exist any more: nobody else would come for it.
+        """
+        tag, maker, name = parts_of(group)
+        if maker != self._maker and lives(maker):
+            return
+        found = self._ground.cgroups.group(group)
+        if tag != self._ground.places.tag:
+            found.discard()
+        elif not (self._ground.places.sandboxes / name).exists():
+            found.remove()
+
+    def _group_name(self, name: str) -> str:
+        return f"{GROUPS}{self._ground.places.tag}-{self._maker}-{name}"
 
     def _claim(self, name: str) -> Claim:
         if name not in self._claims:
@@ -141,7 +155,7 @@ class Registry:
         return self._claims[name]
 
     def _clear(self, held: Claim) -> None:
-        self._ground.cgroups.group(self._prefix + held.folder.name).remove()
+        self._ground.cgroups.group(self._group_name(held.folder.name)).remove()
         held.remove()
 
     def _set(self, held: Claim, spec: SandboxSpec) -> Setting:
@@ -181,7 +195,7 @@ class Registry:
 
     def _group(self, name: str, spec: SandboxSpec) -> Group | None:
         try:
-            group = self._ground.cgroups.make(self._prefix + name, spec.limits)
+            group = self._ground.cgroups.make(self._group_name(name), spec.limits)
             if group is not None and spec.form is Form.HELD:
                 add_leaves(group)
         except OSError as error:

@@ -19,6 +19,7 @@ from tollbar.sandboxes.identity import Identity
 from tollbar.sandboxes.interface import (
     ArtifactPath,
     ExecResult,
+    Form,
     SandboxHandle,
     SandboxSpec,
     Seal,
@@ -76,6 +77,7 @@ class BwrapSandbox(ABC):
         self._bounds = Bounds(setting.start_timeout_s, self._root.upper, spec.limits, setting.levels)
         self._destroyed = False
         self._killed = False
+        self._counted = spec.form is Form.HELD
         self._running: set[Command] = set()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -135,7 +137,8 @@ class BwrapSandbox(ABC):
         if not self._running:
             self._killed = False
         self._take()
-        before = self._count()
+        before = self._count() if self._counted else Counters(None if self._setting.group is None else 0, 0)
+        self._counted = True
         self._running.add(command)
         self._idle.clear()
         try:

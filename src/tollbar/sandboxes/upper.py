@@ -17,6 +17,7 @@ from tollbar.sandboxes.identity import Identity
 
 OPAQUE: Final = "user.overlay.opaque"
 _FOLDER_MODE: Final = 0o755
+_NO_FOLDER: Final = os.stat_result((0,) * 10)
 
 
 def components(path: str) -> tuple[str, ...]:
@@ -43,19 +44,25 @@ def ensure_folder(upper: Path, lowers: Sequence[Path], path: str, identity: Iden
 
 
 def _blocks(lower: Path, parts: Sequence[str]) -> bool:
-    current = open_folder(str(lower))
-    try:
-        for name in parts:
-            child = open_folder(name, current)
-            os.close(current)
-            current = child
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True
-    finally:
-        os.close(current)
-    return False
+    return _found(lower, parts) is _NO_FOLDER
+
+
+def _found(lower: Path, parts: Sequence[str]) -> os.stat_result | None:
+    """Returns the facts of a folder in a lower layer, None when it has none there, `_NO_FOLDER` when it is none.
+
+    A layer that is used does not change, so each part can be looked at by name before the next one is: no link is
+    ever followed.
+    """
+    path, facts = os.fspath(lower), None
+    for name in parts:
+        path = f"{path}/{name}"
+        try:
+            facts = os.lstat(path)
+        except FileNotFoundError:
+            return None
+        if not stat.S_ISDIR(facts.st_mode):
+            return _NO_FOLDER
+    return facts
 
 
 def replace_folder(
@@ -116,15 +123,7 @@ def _step(parent: int, name: str, mode: int, identity: Identity) -> int:
 def _mode(lowers: Sequence[Path], parts: Sequence[str]) -> int:
     """Returns the permissions that a folder has in the uppermost lower layer, so that making it changes none."""
     for lower in reversed(lowers):
-        current = open_folder(str(lower))
-        try:
-            for name in parts:
-                child = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=current)
-                os.close(current)
-                current = child
-            return stat.S_IMODE(os.fstat(current).st_mode)
-        except OSError:
-            continue
-        finally:
-            os.close(current)
+        facts = _found(lower, parts)
+        if facts is not None and facts is not _NO_FOLDER:
+            return stat.S_IMODE(facts.st_mode)
     return _FOLDER_MODE

@@ -12,7 +12,7 @@ from typing import Final
 from tollbar.sandboxes.folders import disk_bytes
 from tollbar.sandboxes.interface import Limits
 
-_INTERVAL_S: Final = 1.0
+INTERVAL_S: Final = 1.0
 _SHARE: Final = 10
 _MIB: Final = 1 << 20
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
@@ -29,18 +29,20 @@ class Breach:
 async def watch(pid_namespace: int, upper: Path, limits: Limits, levels: Mapping[str, str]) -> Breach:
     """Returns as soon as a watched limit is passed; runs until then (cancel it when the command ends).
 
+    It is to be started `INTERVAL_S` after the command, and looks at once.
+
     `pid_namespace` is the inode of the tenant's namespace. A walk of a large upper layer makes the interval longer,
     so that watching takes no more than a tenth of one core.
     """
     loop = asyncio.get_running_loop()
-    interval_s = _INTERVAL_S
+    interval_s = 0.0
     while True:
         await asyncio.sleep(interval_s)
         started = loop.time()
         breach = await asyncio.to_thread(_look, pid_namespace, upper, limits, levels)
         if breach is not None:
             return breach
-        interval_s = max(_INTERVAL_S, _SHARE * (loop.time() - started))
+        interval_s = max(INTERVAL_S, _SHARE * (loop.time() - started))
 
 
 def _look(pid_namespace: int, upper: Path, limits: Limits, levels: Mapping[str, str]) -> Breach | None:
