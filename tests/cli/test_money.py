@@ -78,3 +78,23 @@ def test_a_job_that_spent_most_of_its_cap_says_so_where_it_shows_and_once_while_
     shown = tollbar("jobs", "show", first["job_id"]).out
     assert "warning\t80 % of the cap is spent" in shown
     assert "cap of a Trial\t0.20 USD" in shown
+
+
+def test_prices_of_a_model_are_a_row_for_each_tier(tollbar: Callable[..., Ended], signed_in: StandIn) -> None:
+    plain: dict[str, Any] = {
+        "when": None, "above_input_tokens": 0, "input_usd": "3", "cache_read_usd": "0.3", "cache_write_usd": None,
+        "cache_write_1h_usd": None, "output_usd": "15",
+    }  # fmt: skip
+    fast = {**plain, "when": {"speed": "fast"}, "above_input_tokens": 200_000, "output_usd": "75"}
+    document: dict[str, Any] = {
+        "model": "anthropic:claude-x", "priced_as": "anthropic:claude-x", "snapshot": "genai-prices/0.2.3/0a1b2c3d4e5f",
+        "free": False, "note": None, "context_window": 200_000, "output_tokens_max": None, "image_tokens_max": 8192,
+        "unit": "million tokens", "prices": [plain, fast],
+    }  # fmt: skip
+    signed_in.on("GET /v1/billing/model-prices", document)
+    lines = tollbar("prices", "show", "anthropic:claude-x").out.splitlines()
+    assert "standard\tinput 3, cache read 0.3, output 15" in lines
+    assert "speed fast, above 200000 input tokens\tinput 3, cache read 0.3, output 75" in lines
+    assert "most output tokens\t-" in lines
+    assert signed_in.to("GET /v1/billing/model-prices")[0].query == {"model": "anthropic:claude-x"}
+    assert tollbar("prices", "show", "anthropic:claude-x", "--json").json == document

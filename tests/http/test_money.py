@@ -214,3 +214,26 @@ async def test_a_submission_on_a_day_that_is_used_up_is_a_402(world, ask):
     answer = await ask("POST", "/v1/job", json={"dataset": "team/hello@1"})
     assert (answer.status_code, code_of(answer)) == (402, "INSUFFICIENT_BALANCE")
     assert answer.json()["resets_at"] == "2026-12-01T00:00:00.000Z"
+
+
+async def test_a_models_prices_are_shown_by_tier_and_service_tier(ask):
+    found = (await ask("GET", "/v1/billing/model-prices?model=openai:gpt-5-mini", key=READ_ONLY)).json()
+    assert found["snapshot"].startswith("genai-prices/0.2.3/")
+    assert (found["priced_as"], found["free"], found["context_window"]) == ("openai:gpt-5-mini", False, 400_000)
+    standard = found["prices"][0]
+    assert standard == {
+        "when": None, "above_input_tokens": 0, "input_usd": "0.25", "cache_read_usd": "0.025", "cache_write_usd": None,
+        "cache_write_1h_usd": None, "output_usd": "2",
+    }  # fmt: skip
+    priority = next(price for price in found["prices"] if price["when"] == {"service_tier": "priority"})
+    assert (priority["input_usd"], priority["output_usd"]) == ("0.45", "3.6")
+    tiers = (await ask("GET", "/v1/billing/model-prices?model=anthropic:claude-sonnet-4-5")).json()["prices"]
+    assert [(tier["above_input_tokens"], tier["input_usd"], tier["output_usd"]) for tier in tiers] == [
+        (0, "3", "15"), (200_000, "6", "22.5"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("model", ["openai:gpt-99", "openai:whisper-1", "gpt-5-mini", "nobody:x", ""])
+async def test_a_model_without_both_prices_has_none(ask, model):
+    answer = await ask("GET", f"/v1/billing/model-prices?model={model}")
+    assert (answer.status_code, code_of(answer)) == (404, "PRICE_NOT_FOUND")

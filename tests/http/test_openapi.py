@@ -15,6 +15,7 @@ ROUTES = {
     "GET /runners", "GET /profiles", "GET /profiles/{}/versions", "GET /profiles/{}/detail", "GET /openapi.json",
     "GET /workspaces/{}/projects/{}", "GET /workspaces/{}/projects/{}/limits",
     "GET /billing/account", "GET /billing/usage", "GET /billing/ledger", "GET /billing/prices",
+    "GET /billing/model-prices",
 }  # fmt: skip
 
 

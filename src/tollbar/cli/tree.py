@@ -89,6 +89,7 @@ NOUNS: Final = (
             "prices": "tollbar.cli.money:list_prices",
         },
     ),
+    Noun("prices", "What models cost.", ACCESS, {"show": "tollbar.cli.prices:show_prices"}),
     Noun(
         "config",
         "Which server, key and form are used.",

@@ -220,6 +220,10 @@ class Client:
         """Returns a page of what things cost."""
         return cast("Page[dict[str, Any]]", self._get("billing/prices", limit=limit, cursor=cursor))
 
+    def model_prices(self, model: str) -> dict[str, Any]:
+        """Returns what `provider:model` costs now; decimal text of USD per million tokens."""
+        return self._get("billing/model-prices", model=model)
+
     def _get(self, path: str, **params: str | int | None) -> dict[str, Any]:
         given: Params = params
         return self._transport.json("GET", path, params=given)[1]

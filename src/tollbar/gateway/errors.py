@@ -61,3 +61,15 @@ class InvalidScript(TollbarError):
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(f"The script cannot be used: {path} {problem}.", fields=[{"path": path, "problem": problem}])
+
+
+class PriceNotFound(TollbarError):
+    """The model is unknown, or lacks the price of its input or its output: under a cap it is not called."""
+
+    code = "PRICE_NOT_FOUND"
+    status = 404
+
+    def __init__(self, model: str) -> None:
+        super().__init__(
+            f"There is no price for the model {model}.", hint="Write provider:model, such as openai:gpt-5-mini."
+        )

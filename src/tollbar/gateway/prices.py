@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from genai_prices.types import ModelInfo, Provider
 
 _PACKAGE: Final = "genai-prices"
+_ASKED: Final = frozenset({"service_tier", "speed"})
 _MAPPINGS: Final = {
     Dialect.CHAT: ("openai", "chat"),
     Dialect.RESPONSES: ("openai", "responses"),
@@ -67,6 +68,17 @@ class PriceBook:
         found = {key: _rate(value) for key, value in vars(prices).items() if value is not None}
         rates = Rates(provider, info.id, self._source, found, info.context_window)
         return rates if rates.priced else None
+
+    def variants(self, provider: str, model: str, at: datetime) -> list[dict[str, str]]:
+        """Returns the contexts in which the model has other prices at a moment and that a call here can ask for."""
+        if any(table.find(provider, model) is not None for table in self.tables):
+            return []
+        info = self._model(provider, model)
+        return [
+            dict(variant.when)
+            for variant in (info.price_variants if info is not None else None) or ()
+            if variant.when.keys() <= _ASKED and (variant.constraint is None or variant.constraint.active(at))
+        ]
 
     def settling(
         self, provider: str, reported: str | None, asked: str, at: datetime, context: Mapping[str, str]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -9,6 +10,7 @@ from starlette.responses import JSONResponse
 
 from tollbar.access.principal import Capability, Principal
 from tollbar.budget import billing
+from tollbar.gateway.shown import price_document
 from tollbar.http.answers import answer, page_answer
 from tollbar.http.authorise import needs
 from tollbar.http.deps import Deps
@@ -56,6 +58,16 @@ async def list_prices(deps: Deps, actor: Reader, page: PageQuery) -> JSONRespons
         found = await runners.list_page(session, actor, page.of("billing.prices", actor))
     items = [item for runner in found.items for item in _prices(runner)]
     return page_answer(Page(items, found.next_cursor))
+
+
+@router.get("/model-prices")
+async def get_model_prices(
+    deps: Deps,
+    _actor: Reader,
+    model: Annotated[str, Query(description="provider:model, such as openai:gpt-5-mini.", max_length=256)],
+) -> JSONResponse:
+    """What a model costs now, by tier and service tier, in USD per million tokens, and its limits."""
+    return answer(await asyncio.to_thread(price_document, deps.prices, model, deps.clock.now()))
 
 
 def _prices(runner: dict[str, Any]) -> list[dict[str, Any]]:

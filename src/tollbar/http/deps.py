@@ -12,6 +12,7 @@ from starlette.requests import Request
 
 from tollbar.artifacts.blobs import BlobStore
 from tollbar.db.session import Database
+from tollbar.gateway.prices import PriceBook
 from tollbar.http.answers import ErrorShape
 from tollbar.http.limiting import Limiter
 from tollbar.jobs.service import JobsContext
@@ -38,6 +39,8 @@ class HttpDeps:
     upload_dir: Path
     """Where uploads wait while they are read; made when it is missing."""
     max_upload_bytes: int = MAX_UPLOAD_BYTES
+    prices: PriceBook = field(default_factory=PriceBook)
+    """Read when somebody asks for a price."""
     shapes: Mapping[str, ErrorShape] = field(default_factory=_no_shapes)
     """Per exact path the error shape of another interface in the same app (MCP), which also bounds its own bodies."""
 
