@@ -117,7 +117,10 @@ async def test_a_cap_below_the_least_price_of_a_call_is_reached_at_the_first_cal
         assert await calls.stop(session, reached, one)
         assert not await calls.stop(session, reached, two)
     found = await view(database, job)
-    assert (found.state, found.stopped_by, found.reserved_pusd) == ("exceeded", one.id, 0)
+    assert (found.state, found.reserved_pusd) == ("exceeded", 0)
+    assert found.budget_object()["stopped_by"] == {
+        "call": one.id, "trial_id": "t", "model": "openai:gpt-5-mini", "worst_usd": "0.002024",
+    }  # fmt: skip
     assert isinstance(await reserve(database, call(job), quote(0, 1, 1)), Reached)
     assert ((await row(database, one)).state, (await row(database, one)).code) == ("refused", "BUDGET_EXCEEDED")
 

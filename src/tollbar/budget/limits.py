@@ -13,6 +13,7 @@ from tollbar.access.principal import Capability, Principal
 from tollbar.budget import store
 from tollbar.budget.errors import InsufficientBalance
 from tollbar.budget.schemas import WARN_PERCENT, Chain, day_budget_id, warning_object
+from tollbar.budget.tables import BudgetRow
 from tollbar.kit.clock import Clock, wire_time
 from tollbar.kit.errors import InvalidRequest
 from tollbar.kit.money import format_usd, parse_usd
@@ -83,18 +84,33 @@ async def limits_of(session: AsyncSession, project_id: str) -> SpendLimits:
 async def today(session: AsyncSession, project_id: str, now: datetime) -> Today:
     """Returns a project's present day. What a scripted provider spent is no spending."""
     day = now.astimezone(UTC).date()
-    budget_id = day_budget_id(project_id, day)
-    row = (await store.read(session, [budget_id])).get(budget_id)
+    row = await _day_row(session, project_id, now)
     spent = await store.spent_on_day(session, project_id, day)
     cap = (await limits_of(session, project_id)).day_cap_pusd
     return Today(day, cap, spent.spent_pusd, spent.reserved_pusd, None if row is None else row.warned_at)
 
 
 async def require_balance(session: AsyncSession, project_id: str, now: datetime) -> None:
-    """Raises `InsufficientBalance` when the project's day is used up."""
-    found = await today(session, project_id, now)
-    if found.is_used_up:
-        raise InsufficientBalance(found.cap_pusd or 0, found.spent_pusd, found.resets_at)
+    """Raises `InsufficientBalance` when the project's day is used up; asks two rows, however much was charged."""
+    cap = (await limits_of(session, project_id)).day_cap_pusd
+    if cap is None:
+        return
+    row = await _day_row(session, project_id, now)
+    spent = 0 if row is None else row.settled_pusd + row.overrun_pusd
+    if spent >= (cap if row is None or row.cap_pusd is None else row.cap_pusd):
+        found = await today(session, project_id, now)
+        raise InsufficientBalance(cap, found.spent_pusd, found.resets_at)
+
+
+async def is_mostly_spent(session: AsyncSession, project_id: str, now: datetime) -> bool:
+    """Says whether 80 % of the project's present day is spent; asks one row."""
+    row = await _day_row(session, project_id, now)
+    return row is not None and row.warned_at is not None
+
+
+async def _day_row(session: AsyncSession, project_id: str, now: datetime) -> BudgetRow | None:
+    budget_id = day_budget_id(project_id, now.astimezone(UTC).date())
+    return (await store.read(session, [budget_id])).get(budget_id)
 
 
 async def set_limits(session: AsyncSession, actor: Principal, given: Mapping[str, Any], clock: Clock) -> SpendLimits:

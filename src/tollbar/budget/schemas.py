@@ -178,6 +178,8 @@ class BudgetView:
     """The call or lease that did not fit."""
     stopped_subject: str | None
     """Whose it was: `trial:<id>:<try_no>`."""
+    stopped_model: str | None
+    """The model that it asked for; None: it was a sandbox's lease."""
     stopped_scope: str | None
     stopped_worst_pusd: int | None
     warned_at: datetime | None
@@ -204,7 +206,8 @@ class BudgetView:
             return None
         kind, _, rest = (self.stopped_subject or "").partition(":")
         trial = {"trial_id": rest.partition(":")[0]} if kind == "trial" else {}
-        return {"call": self.stopped_by, **trial, "worst_usd": format_usd(self.stopped_worst_pusd or 0)}
+        model = {} if self.stopped_model is None else {"model": self.stopped_model}
+        return {"call": self.stopped_by, **trial, **model, "worst_usd": format_usd(self.stopped_worst_pusd or 0)}
 
     def cost_object(self) -> dict[str, object]:
         """Returns the `cost` member of a Job: total and its parts by whose spending it was."""

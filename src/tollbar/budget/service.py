@@ -192,7 +192,8 @@ async def spent_on_many(session: AsyncSession, tries: Mapping[str, Sequence[str]
     return spent
 
 
-def _view(row: BudgetRow, subjects: Mapping[str, str]) -> BudgetView:
+def _view(row: BudgetRow, stoppers: Mapping[str, Any]) -> BudgetView:
+    stopper = stoppers.get(row.stopped_by or "")
     return BudgetView(
         budget_id=row.id,
         cap_pusd=row.cap_pusd,
@@ -203,7 +204,8 @@ def _view(row: BudgetRow, subjects: Mapping[str, str]) -> BudgetView:
         verifier_pusd=row.verifier_pusd,
         state=BudgetState(row.state),
         stopped_by=row.stopped_by,
-        stopped_subject=subjects.get(row.stopped_by or ""),
+        stopped_subject=None if stopper is None else stopper.subject,
+        stopped_model=stopper.sku if stopper is not None and stopper.kind == "model" else None,
         stopped_scope=row.stopped_scope,
         stopped_worst_pusd=row.stopped_worst_pusd,
         warned_at=row.warned_at,

@@ -157,11 +157,11 @@ async def read(session: AsyncSession, budget_ids: Sequence[str]) -> dict[str, Bu
     return {row.id: row for row in rows}
 
 
-async def subjects_of(session: AsyncSession, call_ids: Sequence[str]) -> dict[str, str]:
-    """Returns whose calls these are, by call id."""
+async def subjects_of(session: AsyncSession, call_ids: Sequence[str]) -> dict[str, Any]:
+    """Returns whose calls these are (`subject`), of which `kind`, and what was bought (`sku`), by call id."""
     calls = LedgerCallRow
-    found = await session.execute(select(calls.id, calls.subject).where(calls.id.in_(call_ids)))
-    return {row.id: row.subject for row in found}
+    found = await session.execute(select(calls.id, calls.subject, calls.kind, calls.sku).where(calls.id.in_(call_ids)))
+    return {row.id: row for row in found}
 
 
 async def spent_by_subject(session: AsyncSession, subjects: Sequence[str]) -> list[Any]:

@@ -22,10 +22,9 @@ _PRICED: Final = 50
 
 async def day_warning(session: AsyncSession, actor: Principal, now: datetime) -> str | None:
     """Returns the sentence that stands over the Jobs of a project that has spent most of its day; else None."""
-    today = await limits.today(session, actor.project_id, now)
-    if today.warned_at is None or today.cap_pusd is None:
+    if not await limits.is_mostly_spent(session, actor.project_id, now):
         return None
-    day = today.wire()
+    day = (await limits.today(session, actor.project_id, now)).wire()
     return f"{words.money(day['spent_today_usd'])} of the {words.money(day['daily_cap_usd'])} of this UTC day is spent."
 
 
