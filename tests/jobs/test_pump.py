@@ -53,6 +53,19 @@ async def test_what_fits_is_admitted_and_enqueued_in_one_transaction(world: Worl
     assert (await admitted(world))[job_id] == 7
 
 
+async def test_a_job_of_which_a_call_waits_for_money_starts_no_new_trial_meanwhile(world: World) -> None:
+    waits, goes_on = await expanded(world, max_cost_usd=1), await expanded(world, max_cost_usd=1)
+    world.capacity = 6
+    until = "UPDATE budget SET waiting_until = clock_timestamp() + make_interval(secs => :s) WHERE id ="
+    await world.rows(f"{until} (SELECT budget_id FROM job WHERE id = :j)", s=60, j=waits)
+    assert await world.pump.run_once() == 6
+    assert await admitted(world) == {goes_on: 6}
+    await world.rows(f"{until} (SELECT budget_id FROM job WHERE id = :j)", s=-1, j=waits)
+    world.capacity = 10
+    await world.pump.run_once()
+    assert (await admitted(world))[waits] == 4
+
+
 async def test_first_attempts_of_all_tasks_go_first(world: World) -> None:
     await expanded(world, attempts=3)
     world.capacity = 3

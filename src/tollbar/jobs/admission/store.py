@@ -24,7 +24,8 @@ _ADMIT = text(
     """
 ).bindparams(_IDS)
 
-# Each Job and each project gets its share in turn: `job_rank` counts what a Job already runs.
+# Each Job and each project gets its share in turn: `job_rank` counts what a Job already runs. A Job of which a call
+# waits for money that others have reserved starts nothing more: it would reserve that money away.
 _CHOOSE = text(
     """
     WITH load AS (
@@ -39,7 +40,8 @@ _CHOOSE = text(
        CROSS JOIN LATERAL (
          SELECT id, try_no, seq, job_id FROM trial WHERE job_id = j.id AND state = 'pending' ORDER BY seq
           LIMIT greatest(j.max_running - coalesce(l.n, 0), 0)) t
-       WHERE j.state = 'running'),
+       WHERE j.state = 'running' AND NOT EXISTS (
+         SELECT FROM budget b WHERE b.id = j.budget_id AND b.waiting_until > clock_timestamp())),
     ranked AS (
       SELECT c.id, c.try_no, c.rank_priority, c.job_rank,
              coalesce(pl.n, 0) + row_number() OVER (
