@@ -55,6 +55,7 @@ async def eventually(question: Callable[[], Awaitable[T]], within_s: float = 10.
 
 def all_tables() -> MetaData:
     """Returns the metadata with the tables of every package that has some."""
-    for file in sorted(Path(tollbar.__file__).parent.glob("*/tables.py")):
-        importlib.import_module(f"tollbar.{file.parent.name}.tables")
+    root = Path(tollbar.__file__).parent
+    for file in sorted(root.rglob("tables.py")):
+        importlib.import_module(".".join(("tollbar", *file.relative_to(root).with_suffix("").parts)))
     return Base.metadata

@@ -16,12 +16,13 @@ from tollbar.cli.tree import COMMANDS, NOUNS, build
 
 MAX_WORDS = 26
 MAX_OPTIONS = 15
-SHORT = {"-k", "-o", "-h"}
+SHORT = {"-k", "-o", "-h", "-f"}
 GLOBALS = {f"--{name}" for name in Options.__dataclass_fields__}
 NEEDS_ID = {
     ("datasets", "show"): ["no/such"], ("jobs", "show"): ["job_x"], ("jobs", "watch"): ["job_x"],
     ("jobs", "stop"): ["job_x"], ("jobs", "result"): ["job_x"], ("trials", "show"): ["trial_x"],
     ("artifacts", "list"): ["trial_x"], ("artifacts", "get"): ["trial_x", "art_x"], ("prices", "show"): ["openai:x"],
+    ("jobs", "logs"): ["job_x"], ("trials", "logs"): ["trial_x"],
 }  # fmt: skip
 OFFLINE = {("config", "explain"), ("config", "path"), ("help", "exit-codes")}
 VERBS = [(noun.name, verb) for noun in NOUNS for verb in noun.verbs]

@@ -139,6 +139,9 @@ async def test_objects_of_another_project_are_404s_of_their_kind(world):
         for method, path, code in (
             ("GET", f"/v1/job/{job['job_id']}", "JOB_NOT_FOUND"),
             ("GET", f"/v1/job/{job['job_id']}/result", "JOB_NOT_FOUND"),
+            ("GET", f"/v1/job/{job['job_id']}/logs", "JOB_NOT_FOUND"),
+            ("GET", f"/v1/job/{job['job_id']}/events", "JOB_NOT_FOUND"),
+            ("GET", f"/v1/trials/{trial}/logs", "TRIAL_NOT_FOUND"),
             ("POST", f"/v1/job/{job['job_id']}/stop", "JOB_NOT_FOUND"),
             ("POST", f"/v1/job/{job['job_id']}/pause", "JOB_NOT_FOUND"),
             ("GET", f"/v1/trials/{trial}", "TRIAL_NOT_FOUND"),

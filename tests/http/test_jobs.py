@@ -151,3 +151,28 @@ async def test_unknown_jobs_and_trials_are_404s_of_their_kind(ask):
     ):
         answer = await ask("GET", path)
         assert (answer.status_code, code_of(answer)) == (404, code)
+
+
+async def test_the_log_of_a_job_and_its_events_go_on_from_a_cursor_and_never_answer_without_one(world):
+    await world.publish()
+    async with world.client() as client:
+        job_id = (await client.post("/v1/job", json={"dataset": f"{DATASET}@1"})).json()["job_id"]
+        log = (await client.get(f"/v1/job/{job_id}/logs", params={"limit": 1000})).json()
+        assert [item["source"] for item in log["items"]] == ["system"]
+        assert log["items"][0]["content"].startswith("submitted by project ")
+        more = (await client.get(f"/v1/job/{job_id}/logs", params={"cursor": log["next_cursor"]})).json()
+        assert (more["items"], more["eof"], more["has_more"]) == ([], False, False)
+        events = (await client.get(f"/v1/job/{job_id}/events")).json()
+        assert [(one["resource_id"], one["status"], one["source"]) for one in events["items"]] == [
+            (job_id, "pending", "system")
+        ]
+        for query, code in (
+            ({"source": "x"}, "INVALID_LOG_SOURCE"),
+            ({"cursor": "x"}, "LOG_CURSOR_INVALID"),
+            ({"limit": 1001}, "INVALID_LIMIT"),
+            ({"cursor": log["next_cursor"], "source": "system"}, "LOG_CURSOR_INVALID"),
+        ):
+            answer = await client.get(f"/v1/job/{job_id}/logs", params=query)
+            assert (answer.status_code, code_of(answer)) == (422, code)
+        assert code_of(await client.get("/v1/job/job_01KDC4P2R8N5W3T7H9K1M6Q0VZ/logs")) == "JOB_NOT_FOUND"
+        assert code_of(await client.get("/v1/trials/trial_01KDC4P3A1B2C3D4E5F6G7H8J9/logs")) == "TRIAL_NOT_FOUND"

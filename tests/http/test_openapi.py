@@ -6,7 +6,9 @@ import re
 
 ROUTES = {
     "GET /me", "GET /workspaces", "GET /workspaces/{}/projects",
-    "GET /job", "POST /job", "GET /job/{}", "GET /job/{}/result", "POST /job/{}/stop", "POST /job/{}/pause",
+    "GET /job", "POST /job", "GET /job/{}", "GET /job/{}/result",
+    "GET /job/{}/logs", "GET /job/{}/events", "GET /trials/{}/logs",
+    "POST /job/{}/stop", "POST /job/{}/pause",
     "POST /job/{}/resume", "POST /job/{}/wake",
     "GET /trials", "GET /trials/{}", "GET /trials/{}/detail", "GET /trials/{}/result", "GET /trials/{}/artifacts",
     "GET /trials/{}/artifacts/{}/content", "GET /trials/{}/artifacts/{}/window",

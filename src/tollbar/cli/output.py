@@ -102,6 +102,13 @@ class Output:
         for row in shown:
             self.stdout.write("\t".join(row) + "\n")
 
+    def lines(self, items: Iterable[T], columns: Sequence[Column[T]]) -> None:
+        """Writes items of a stream as they come, one line each; with tabs, or two spaces for people."""
+        between = "  " if self.form is Form.TABLE else "\t"
+        for item in items:
+            self.stdout.write(between.join(self._shown(column, item) for column in columns) + "\n")
+        self.stdout.flush()
+
     def record(self, value: Mapping[str, Any], rows: Rows) -> None:
         """Writes one object: as JSON exactly `value`, for people the given rows."""
         if self.is_json:

@@ -63,13 +63,18 @@ NOUNS: Final = (
             "watch": "tollbar.cli.jobs:watch_job",
             "stop": "tollbar.cli.jobs:stop_job",
             "result": "tollbar.cli.jobs:show_result",
+            "logs": "tollbar.cli.logs:show_job_logs",
         },
     ),
     Noun(
         "trials",
         "Single attempts at a task.",
         MEASURE,
-        {"list": "tollbar.cli.trials:list_trials", "show": "tollbar.cli.trials:show_trial"},
+        {
+            "list": "tollbar.cli.trials:list_trials",
+            "show": "tollbar.cli.trials:show_trial",
+            "logs": "tollbar.cli.logs:show_trial_logs",
+        },
     ),
     Noun(
         "artifacts",

@@ -11,7 +11,7 @@ from typing import IO, Any, Final, Self, TypeVar, cast
 from tollbar.client.address import coded, segment
 from tollbar.client.download import copy_artifact, save_artifact
 from tollbar.client.errors import ClientError
-from tollbar.client.follow import Patience, follow
+from tollbar.client.follow import Patience, follow, follow_log
 from tollbar.client.schemas import (
     Artifact,
     Dataset,
@@ -19,6 +19,7 @@ from tollbar.client.schemas import (
     DatasetVersion,
     Job,
     JobResult,
+    LogPage,
     Me,
     Page,
     Profile,
@@ -223,6 +224,31 @@ class Client:
     def model_prices(self, model: str) -> dict[str, Any]:
         """Returns what `provider:model` costs now; decimal text of USD per million tokens."""
         return self._get("billing/model-prices", model=model)
+
+    def job_logs(
+        self, job_id: str, *, cursor: str | None = None, tail: int | None = None, limit: int | None = None
+    ) -> LogPage:
+        """Returns a part of what happened to a Job and its Trials, oldest first."""
+        return cast("LogPage", self._get(f"job/{segment(job_id)}/logs", cursor=cursor, tail=tail, limit=limit))
+
+    def trial_logs(
+        self, trial_id: str, *, cursor: str | None = None, tail: int | None = None, limit: int | None = None
+    ) -> LogPage:
+        """Returns a part of what happened to a Trial and of what it writes, oldest first."""
+        return cast("LogPage", self._get(f"trials/{segment(trial_id)}/logs", cursor=cursor, tail=tail, limit=limit))
+
+    def follow_log(
+        self,
+        read: Callable[[str | None], LogPage],
+        *,
+        cursor: str | None = None,
+        patience: Patience | None = None,
+        on_trouble: Callable[[ClientError, float], None] = _no_report,
+    ) -> Iterator[LogPage]:
+        """Yields a log part by part until it has ended; outlives a restart of the server. `read` takes the cursor."""
+        return follow_log(
+            read, cursor=cursor, pause=self._pause, patience=patience or Patience(), on_trouble=on_trouble
+        )
 
     def _get(self, path: str, **params: str | int | None) -> dict[str, Any]:
         given: Params = params

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from tollbar.client.errors import ApiError, ClientError, ServerUnreachable
-from tollbar.client.schemas import Job
+from tollbar.client.schemas import Job, LogPage
+
+T = TypeVar("T")
 
 _PASSING: Final = frozenset({429, 500, 502, 503, 504})
 _MIN_PAUSE_S: Final = 0.05
 _MAX_PAUSE_S: Final = 30.0
 _DEFAULT_PAUSE_S: Final = 2.0
+_LOG_PAUSE_S: Final = 1.0
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,41 @@ def follow(
     patience: Patience,
     on_trouble: Callable[[ClientError, float], None],
 ) -> Iterator[Job]:
-    """Yields the Job as it is now and at each later question until it is final.
+    """Yields the Job as it is now and at each later question until it is final; see `ask_again`."""
+    for job in ask_again(ask, pause=pause, patience=patience, on_trouble=on_trouble):
+        yield job
+        if job["final"]:
+            return
+        pause(min(max(job["poll_after_s"] or _DEFAULT_PAUSE_S, _MIN_PAUSE_S), _MAX_PAUSE_S))
+
+
+def follow_log(
+    read: Callable[[str | None], LogPage],
+    *,
+    cursor: str | None,
+    pause: Callable[[float], None],
+    patience: Patience,
+    on_trouble: Callable[[ClientError, float], None],
+) -> Iterator[LogPage]:
+    """Yields the parts of a log from a cursor (None: its beginning) to its end; `read` returns the part after one."""
+    at = [cursor]
+    for page in ask_again(lambda: read(at[0]), pause=pause, patience=patience, on_trouble=on_trouble):
+        at[0] = page["next_cursor"]
+        yield page
+        if page["eof"] and not page["has_more"]:
+            return
+        if not page["has_more"]:
+            pause(_LOG_PAUSE_S)
+
+
+def ask_again(
+    ask: Callable[[], T],
+    *,
+    pause: Callable[[float], None],
+    patience: Patience,
+    on_trouble: Callable[[ClientError, float], None],
+) -> Iterator[T]:
+    """Yields answer after answer, for as long as the caller goes on.
 
     A failure that may pass is asked again after a pause and told to `on_trouble` (with the pause in seconds); after
     `patience.tries` in a row it is raised. Asking is safe to repeat, which is why only this is ever repeated.
@@ -45,7 +82,7 @@ def follow(
     failures = 0
     while True:
         try:
-            job = ask()
+            found = ask()
         except (ApiError, ServerUnreachable) as error:
             failures += 1
             if failures > patience.tries or (isinstance(error, ApiError) and error.status not in _PASSING):
@@ -55,7 +92,4 @@ def follow(
             pause(wait_s)
             continue
         failures = 0
-        yield job
-        if job["final"]:
-            return
-        pause(min(max(job["poll_after_s"] or _DEFAULT_PAUSE_S, _MIN_PAUSE_S), _MAX_PAUSE_S))
+        yield found

@@ -19,6 +19,33 @@ class Page(TypedDict, Generic[T]):
     next_cursor: str | None
 
 
+class LogItem(TypedDict):
+    """One line of a log. `content` is untrusted."""
+
+    id: str
+    at: str
+    source: str
+    stream: str | None
+    level: str
+    phase: str | None
+    code: str | None
+    trial_id: str | None
+    content: str
+
+
+class LogPage(TypedDict):
+    """A part of a log; `next_cursor` goes on after it, `eof` says that nothing will follow."""
+
+    items: list[LogItem]
+    next_cursor: str
+    has_more: bool
+    eof: bool
+    collection_status: str
+    truncated: bool
+    dropped_bytes: int
+    sources: list[dict[str, Any]]
+
+
 class Workspace(TypedDict):
     workspace_id: str
     name: str

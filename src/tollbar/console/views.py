@@ -85,7 +85,7 @@ def _facts(job: Mapping[str, Any], now: datetime) -> dict[str, Any]:
 
 
 def _ending(job: Mapping[str, Any]) -> dict[str, str] | None:
-    """Returns why a Job did not complete: what ended it, in a heading and a sentence."""
+    """Returns why a Job did not complete, or seems to come to nothing, in a heading and a sentence."""
     error = job["error"]
     if error is not None:
         kept = " Finished Trials keep their rewards." if job["n_scored"] else ""
@@ -94,6 +94,8 @@ def _ending(job: Mapping[str, Any]) -> dict[str, str] | None:
     if job["status"] in {JobState.CANCELLED, JobState.STOPPING}:
         text = "Running Trials are ended; finished ones keep their rewards."
         return {"heading": "A person stopped this Job", "code": "", "text": text}
+    for warning in job["warnings"]:
+        return {"heading": "No reward so far", "code": warning["reason"], "text": printable(warning["message"])}
     return None
 
 

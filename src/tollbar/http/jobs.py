@@ -13,9 +13,10 @@ from tollbar.http.answers import answer, page_answer
 from tollbar.http.authorise import needs
 from tollbar.http.bodies import json_object
 from tollbar.http.deps import Deps
-from tollbar.http.parameters import PageQuery, TrialsQuery
+from tollbar.http.parameters import LogQuery, PageQuery, TrialsQuery
 from tollbar.jobs import service as jobs
 from tollbar.jobs.errors import JobActionUnsupported
+from tollbar.jobs.events import service as events
 
 router = APIRouter(tags=["jobs"])
 
@@ -107,6 +108,25 @@ async def get_job_result(
     asked = trials.of("job.result", actor, job=job_id)
     async with deps.database.session() as session:
         return answer(await jobs.result(session, deps.jobs, actor, job_id, asked))
+
+
+@router.get("/job/{job_id}/logs")
+async def get_job_logs(
+    deps: Deps, actor: Annotated[Principal, needs(Capability.JOBS_READ)], job_id: str, asked: LogQuery
+) -> JSONResponse:
+    """What happened to a Job and its Trials, line by line, oldest first; `next_cursor` goes on from there."""
+    async with deps.database.session() as session:
+        return answer(await events.job_log(session, actor, job_id, asked))
+
+
+@router.get("/job/{job_id}/events")
+async def list_job_events(
+    deps: Deps, actor: Annotated[Principal, needs(Capability.JOBS_READ)], job_id: str, page: PageQuery
+) -> JSONResponse:
+    """What happened to a Job and its Trials, oldest first."""
+    asked = page.of("job.events", actor, job=job_id)
+    async with deps.database.session() as session:
+        return page_answer(await events.events_page(session, actor, job_id, asked))
 
 
 @router.post("/job/{job_id}/stop")

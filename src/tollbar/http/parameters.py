@@ -13,6 +13,7 @@ from starlette.requests import Request
 from tollbar.access.principal import Principal
 from tollbar.agents.errors import ProfileNotFound
 from tollbar.datasets.errors import DatasetNotFound
+from tollbar.jobs.events.service import LogRequest
 from tollbar.kit.errors import InvalidRequest, NotFound
 from tollbar.kit.paging import PageRequest, page_request
 from tollbar.kit.text import is_storable
@@ -91,6 +92,18 @@ def _trials_paging(
 
 PageQuery = Annotated[Paging, Depends(_paging)]
 TrialsQuery = Annotated[Paging, Depends(_trials_paging)]
+
+
+def _log_request(
+    source: Annotated[str | None, Query(description="all, system or runtime.")] = None,
+    cursor: Annotated[str | None, _CURSOR] = None,
+    tail: Annotated[str | None, Query(description="Only the last so many lines, 1 to 1000; not with cursor.")] = None,
+    limit: Annotated[str | None, Query(description="Lines of a page: 1 to 1000, 200 when left out.")] = None,
+) -> LogRequest:
+    return LogRequest(source, cursor, tail, limit)
+
+
+LogQuery = Annotated[LogRequest, Depends(_log_request)]
 
 
 def flag(name: str, value: str | None) -> bool:

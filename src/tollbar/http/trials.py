@@ -16,8 +16,9 @@ from tollbar.artifacts.tables import ArtifactRow
 from tollbar.http.answers import SAFE_HEADERS, answer, page_answer
 from tollbar.http.authorise import needs
 from tollbar.http.deps import Deps
-from tollbar.http.parameters import PageQuery, whole_number
+from tollbar.http.parameters import LogQuery, PageQuery, whole_number
 from tollbar.jobs import service as jobs
+from tollbar.jobs.events import service as events
 
 router = APIRouter(tags=["trials"])
 
@@ -54,6 +55,13 @@ async def get_trial_result(deps: Deps, actor: Reader, trial_id: str) -> JSONResp
     """A Trial's reward or reason, structured result, evidence, cost, and its first artifacts."""
     async with deps.database.session() as session:
         return answer(await jobs.trial_result(session, actor, trial_id))
+
+
+@router.get("/trials/{trial_id}/logs")
+async def get_trial_logs(deps: Deps, actor: Reader, trial_id: str, asked: LogQuery) -> JSONResponse:
+    """What happened to a Trial, line by line, oldest first; `next_cursor` goes on from there."""
+    async with deps.database.session() as session:
+        return answer(await events.trial_log(session, actor, trial_id, asked))
 
 
 @router.get("/trials/{trial_id}/artifacts")

@@ -204,3 +204,23 @@ class MissingCap(TollbarError):
             hint="Give the most that this Job may spend, in USD.",
             fields=[{"path": "max_cost_usd", "problem": "is required"}],
         )
+
+
+class LogCursorInvalid(TollbarError):
+    """The cursor is damaged, or belongs to another Job, Trial or source."""
+
+    code = "LOG_CURSOR_INVALID"
+    status = 422
+
+    def __init__(self) -> None:
+        super().__init__("The cursor is not one of this log.", hint="Ask again without a cursor.")
+
+
+class InvalidLogSource(TollbarError):
+    """`source` is not a source of logs."""
+
+    code = "INVALID_LOG_SOURCE"
+    status = 422
+
+    def __init__(self) -> None:
+        super().__init__("source must be all, system or runtime.")

@@ -11,6 +11,7 @@ from typing import Any
 from tollbar.engine.port import Engine
 from tollbar.jobs import agent_phase, endings, expansion, grading, phase, store
 from tollbar.jobs.cleanup import to_the_end
+from tollbar.jobs.events import service as events
 from tollbar.jobs.phase import ENDED, SEALED
 from tollbar.jobs.pump import trial_work_id
 from tollbar.jobs.retries import TRIES, Failure, pause_s
@@ -69,7 +70,10 @@ async def try_again(tools: TrialTools, trial_id: str, try_no: int, facts: dict[s
     async with tools.database.transaction() as session:
         await store.lock_job(session, trial.job_id)
         bound = TRIES.get(failure.reason, 1)
-        if not await store.next_try(session, {trial_id: try_no}, lost=True, bound=bound):
+        if await store.next_try(session, {trial_id: try_no}, lost=True, bound=bound):
+            why = (failure.reason.value, failure.detail, failure.message)
+            await events.store.add(session, [events.retried(trial, try_no, *why)])
+        else:
             now = tools.clock.now()
             ending = endings.unscored(failure)
             await endings.end_trial(session, trial.job_id, trial_id, try_no, trial.task_seq, ending, now)

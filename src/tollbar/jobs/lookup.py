@@ -15,7 +15,8 @@ from tollbar.jobs.errors import (
     JobNotFound,
     TrialNotFound,
 )
-from tollbar.jobs.tables import JobRow, TrialRow
+from tollbar.jobs.events import store as events
+from tollbar.jobs.tables import JobRow, JobTaskRow, TrialRow
 from tollbar.kit.ids import is_id
 
 
@@ -46,4 +47,13 @@ async def job_views(session: AsyncSession, context: JobsContext, jobs: Sequence[
     tasks = await store.tasks_of(session, ids)
     active = await store.active_counts(session, ids)
     money = await budget.views(session, [job.budget_id for job in jobs])
-    return [schemas.JobView(job, tasks[job.id], active[job.id], money[job.budget_id], context.origin) for job in jobs]
+    fruitless = [job_id for job_id in ids if _is_fruitless(tasks[job_id])]
+    only = await events.only_reasons(session, fruitless) if fruitless else {}
+    return [
+        schemas.JobView(job, tasks[job.id], active[job.id], money[job.budget_id], context.origin, only.get(job.id))
+        for job in jobs
+    ]
+
+
+def _is_fruitless(tasks: Sequence[JobTaskRow]) -> bool:
+    return any(task.n_failed for task in tasks) and not any(task.n_succeeded for task in tasks)

@@ -14,6 +14,7 @@ from tollbar.budget import service as budget
 from tollbar.db.session import Database
 from tollbar.engine.port import Engine, EngineState
 from tollbar.jobs import endings, expansion, store
+from tollbar.jobs.events import service as events
 from tollbar.jobs.pump import read_work_id, trial_work_id
 from tollbar.jobs.retries import LOSS_BOUND, Failure
 from tollbar.jobs.states import JOB_TERMINAL, JobState, Reason, TrialState
@@ -69,6 +70,9 @@ class Recovery:
 
     async def _next(self, session: AsyncSession, rows: Sequence[TrialRow], *, lost: bool) -> None:
         moved = await store.next_try(session, {row.id: row.try_no for row in rows}, lost=lost, bound=LOSS_BOUND)
+        why = ("SANDBOX_LOST", "worker", None) if lost else (None, "handed_back", None)
+        told = [events.retried(row, row.try_no, *why) for row in rows if row.id in moved]
+        await events.store.add(session, told)
         now = self.clock.now()
         for row in rows:
             if row.state == TrialState.STOPPING:

@@ -28,6 +28,8 @@ class JobView:
     budget: BudgetView
     origin: str
     """Public origin of this server, for links."""
+    only_reason: str | None = None
+    """The one reason of every Trial that ended so far, where none has a reward."""
 
     @property
     def n_total(self) -> int:
@@ -106,9 +108,13 @@ def job_object(view: JobView) -> dict[str, Any]:
         "profile": job.profile,
         "agent": {"name": job.agent, "model": job.model},
         "runner": {key: job.runner[key] for key in ("name", "revision", "source_ref")},
+        "params": job.params,
+        "seed": job.seed,
+        "priority": 1000 - job.rank_priority,
         "attempts": job.attempts,
         "total_tasks": job.total_tasks,
         "trial_counts": counts,
+        "warnings": warnings_of(view),
         "final": state in JOB_TERMINAL,
         **scores_object(view.scores(), job.threshold),
         "budget": {**view.budget.budget_object(), "max_cost_per_trial_usd": usd_or_none(job.trial_cap_pusd)},
@@ -120,6 +126,16 @@ def job_object(view: JobView) -> dict[str, Any]:
         "finished_at": wire_time(job.finished_at),
         "url": f"{view.origin}/jobs/{job.id}",
     }
+
+
+def warnings_of(view: JobView) -> list[dict[str, str]]:
+    """Returns what whoever watches the Job should look at now."""
+    if view.only_reason is None:
+        return []
+    ended = view.counts()["failed"]
+    what = "the only Trial that ended" if ended == 1 else f"all {ended} Trials that ended"
+    message = f"No reward so far: {what} failed with {view.only_reason}. Its Trials say more."
+    return [{"code": "NO_TRIAL_SCORED_YET", "reason": view.only_reason, "message": message}]
 
 
 def usd_or_none(pusd: int | None) -> str | None:

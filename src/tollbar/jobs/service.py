@@ -10,6 +10,7 @@ from tollbar.access.principal import Principal
 from tollbar.jobs import endings, lookup, store
 from tollbar.jobs.admission import store as admission
 from tollbar.jobs.context import JobsContext
+from tollbar.jobs.events import service as events
 from tollbar.jobs.reading import (
     MATRIX_LIMIT,
     list_page,
@@ -47,6 +48,7 @@ async def stop(session: AsyncSession, context: JobsContext, actor: Principal, jo
     job = await store.lock_job(session, job_id)
     assert job is not None
     if job.state not in JOB_TERMINAL:
+        await events.store.add(session, [events.stop_requested(job.id, job.project_id, actor)])
         await endings.stop_job(session, context.engine, job, context.clock.now())
     return await status(session, context, actor, job_id)
 

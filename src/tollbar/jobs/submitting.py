@@ -26,6 +26,7 @@ from tollbar.jobs.errors import (
     ProfileRunnerConflict,
     UnsupportedCapability,
 )
+from tollbar.jobs.events import service as events
 from tollbar.jobs.spending import Plan
 from tollbar.jobs.states import JobState
 from tollbar.jobs.submission import Submission
@@ -65,6 +66,7 @@ async def submit(
         async with session.begin_nested():
             job.budget_id = await budget.open_budget(session, Level.JOB, job.id, caps.job_pusd)
             await store.add_job(session, job, tasks)
+            await events.store.add(session, events.submitted(job.id, job.project_id, actor, plan.refused))
     except IntegrityError:
         # Two equal submissions at once: the unique index decided, the loser reads the winner's row.
         winner = await store.job_by_request(session, actor, request_id) if request_id else None

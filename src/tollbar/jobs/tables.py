@@ -95,6 +95,7 @@ class TrialRow(Base):
         UniqueConstraint("job_id", "task_seq", "attempt"),
         Index("ix_trial_live", "state", "job_id", "seq", postgresql_where=text(_LIVE_TRIAL)),
         Index("ix_trial_project_newest", "project_id", "id"),
+        Index("ix_trial_failed", "job_id", "reason", postgresql_where=text("state = 'failed'")),
         CheckConstraint(
             "state IN ('pending', 'admitted', 'starting', 'running', 'verifying', 'stopping', 'succeeded', 'failed',"
             " 'cancelled')",

@@ -52,7 +52,11 @@ class PageRequest:
         if len(rows) <= self.limit:
             return Page(list(rows), None)
         kept = list(rows[: self.limit])
-        return Page(kept, _encode(self.scope, position(kept[-1])))
+        return Page(kept, self.cursor(position(kept[-1])))
+
+    def cursor(self, position: list[Any]) -> str:
+        """Returns the cursor of a page that starts after `position`, for lists that go on growing at their end."""
+        return _encode(self.scope, position)
 
 
 def page_request(
