@@ -13,7 +13,7 @@ from tests.contract.source import python_files
 from tests.gateway.cases import AT, TRAITS, UNTIL, ask, bound
 
 import tollbar.gateway
-from tollbar.gateway.bound import Reached, Send, decide, quote
+from tollbar.gateway.bound import quote
 from tollbar.gateway.cost import cost_pusd
 from tollbar.gateway.dialects import Dialect
 from tollbar.gateway.errors import Refused
@@ -83,22 +83,18 @@ def test_the_worst_case_grows_with_bytes_output_and_candidates(
 
 
 @FEW
-@given(cases, st.integers(2, 200_000), LIMITS, st.integers(0, 10**13), st.integers(0, 10**13))
-def test_what_is_sent_fits_and_a_reached_cap_could_not_have_fitted(
-    case: tuple[Dialect, str], size: int, limit: int, solid: int, held: int
+@given(cases, st.integers(2, 200_000), LIMITS, st.integers(0, 10**13))
+def test_the_fitting_limit_is_the_highest_that_fits(
+    case: tuple[Dialect, str], size: int, limit: int, left: int
 ) -> None:
     dialect, model = case
     quoted = bound(BOOK, dialect, _body(dialect, model, limit), size, model=model)
-    free = max(0, solid - held)
-    match decide(quoted, free, solid):
-        case Send(sent, worst):
-            assert worst == quoted.worst(sent) <= free
-            assert quoted.least <= sent <= quoted.asked
-            assert sent == quoted.asked or quoted.worst(sent + 1) > solid
-        case Reached(least):
-            assert least == quoted.worst(quoted.least) > solid
-        case _:
-            assert free < solid
+    fitting = quoted.fitting(left)
+    assert fitting <= quoted.asked
+    if fitting >= 0:
+        assert quoted.worst(fitting) <= left
+    if fitting < quoted.asked:
+        assert quoted.worst(max(fitting + 1, 0)) > left
 
 
 @pytest.mark.requirement("G-GW-GL5")

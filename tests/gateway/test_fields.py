@@ -393,3 +393,10 @@ def test_a_model_without_both_rates_is_refused_under_a_cap(book: PriceBook, dial
     with pytest.raises(Refused) as problem:
         bound(book, dialect, {"model": model, "max_tokens": 1}, 100, model=model)
     assert problem.value.code is Code.BUDGET_UNMETERED
+
+
+@pytest.mark.parametrize("body", [{"max_tokens": 10**20}, {"n": 10**6}, {"max_completion_tokens": 10**8}])
+def test_a_number_that_no_ledger_could_hold_is_refused_even_without_a_cap(body: dict[str, Any]) -> None:
+    with pytest.raises(Refused) as problem:
+        ask(CHAT, {"model": "gpt-5-mini"} | body, 10)
+    assert problem.value.code is Code.INVALID_REQUEST

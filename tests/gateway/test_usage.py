@@ -181,6 +181,8 @@ CONTRADICTIONS: list[tuple[Dialect, dict[str, Any]]] = [
     (MESSAGES, messages_usage(1, 1) | {"iterations": ["x"]}),
     (MESSAGES, messages_usage(1, 1) | {"iterations": [{"type": "compaction", "input_tokens": "many"}]}),
     (MESSAGES, messages_usage(1, 1) | {"iterations": [{"type": "advisor_message", "model": "other"}]}),
+    (MESSAGES, {"input_tokens": 1, "output_tokens": "2", "iterations": [{"type": "message", "output_tokens": 1}]}),
+    (MESSAGES, messages_usage(1, 1) | {"iterations": [{"type": "message", "cache_creation": [1], "input_tokens": []}]}),
     (GEMINI, {"candidatesTokenCount": 50}),
     (GEMINI, {"promptTokenCount": 100, "cachedContentTokenCount": 101, "candidatesTokenCount": 1}),
     (
@@ -302,3 +304,13 @@ def test_rates_follow_the_date_and_the_time_of_day(book: PriceBook) -> None:
     assert rate("openai", "o3", datetime(2025, 6, 10, tzinfo=UTC)) == "2"
     assert rate("deepseek", "deepseek-chat", datetime(2026, 12, 1, 0, 29, tzinfo=UTC)) == "0.135"
     assert rate("deepseek", "deepseek-chat", datetime(2026, 12, 1, 0, 30, tzinfo=UTC)) == "0.27"
+
+
+def test_strange_events_are_read_without_harm() -> None:
+    chat = _read(CHAT, {"choices": [{"index": [1], "finish_reason": "stop"}, None, 7]}, {"choices": "x", "usage": {}})
+    assert chat.final() is not None
+    gemini = _read(GEMINI, {"candidates": [{"index": {}, "finishReason": "STOP"}], "usageMetadata": {}})
+    assert gemini.final() is not None
+    start = {"type": "message_start", "message": {"usage": {"input_tokens": 1}}}
+    delta = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": -5}}
+    assert _read(MESSAGES, start, delta).final() is not None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from tests.gateway.cases import AT, bound, chat_usage, cost, messages_usage
 
-from tollbar.gateway.bound import Reached, Send, Wait, decide
 from tollbar.gateway.cost import cost_pusd
 from tollbar.gateway.dialects import Dialect
 from tollbar.gateway.prices import PriceBook
@@ -33,8 +32,9 @@ def test_a_mini_call_is_bounded_and_priced(book: PriceBook) -> None:
 def test_a_mini_call_is_clamped_to_what_is_left_and_then_refused(book: PriceBook) -> None:
     quote = bound(book, Dialect.CHAT, CHAT, 4000)
     assert quote.worst(256) == 2_024_000_000
-    assert decide(quote, 2_024_000_000, 2_024_000_000) == Send(256, 2_024_000_000)
-    assert decide(quote, 2_023_999_999, 2_023_999_999) == Reached(2_024_000_000)
+    assert quote.fitting(2_024_000_000) == quote.least == 256
+    assert quote.fitting(2_023_999_999) == 255
+    assert quote.fitting(10**12) == 1000
 
 
 def test_three_candidates_and_priority_raise_the_bound(book: PriceBook) -> None:
@@ -127,15 +127,3 @@ def test_a_provider_that_bills_cache_writes_by_itself_is_bounded_by_them(book: P
     assert quote.worst(1000) == 1_256_000_000
     answer = {"model": "gpt-6-luna", "usage": chat_usage(2006, 300, written=1920)}
     assert cost(book, Dialect.CHAT, answer, "gpt-6-luna") == 398_600_000
-
-
-def test_a_chain_waits_for_what_is_outstanding_and_is_then_refused(book: PriceBook) -> None:
-    quote = bound(book, Dialect.MESSAGES, CLAUDE, 115_429)
-    cap = 1_000_000_000_000
-    assert decide(quote, cap, cap) == Send(32_000, 920_538_750_000)
-    assert decide(quote, cap - 920_538_750_000, cap) == Wait()
-    left = cap - 54_399_000_000
-    assert decide(quote, left, left) == Send(32_000, 920_538_750_000)
-    left -= 54_399_000_000
-    assert left == 891_202_000_000
-    assert decide(quote, left, left) == Reached(920_538_750_000)

@@ -13,6 +13,10 @@ from tollbar.gateway.errors import Code, Refused
 from tollbar.gateway.fields import holder, limit_names
 from tollbar.gateway.tools import without_schema
 
+_MOST_TOKENS: Final = 10_000_000
+_MOST_CANDIDATES: Final = 1_000
+"""Above any model's; the worst case of both together is still a number that the ledger can hold."""
+
 _LONG_CONTEXT: Final = "context-1m"
 
 
@@ -62,13 +66,16 @@ def read(route: Route, body: Mapping[str, Any], body_bytes: int, *, beta: str = 
     held = holder(dialect, body)
     options = body.get("stream_options")
     streamed = route.streamed if route.streamed is not None else _switch(body, "stream")
+    candidates = _count(held.get("candidateCount" if dialect is Dialect.GEMINI else "n")) or 1
+    if candidates > _MOST_CANDIDATES:
+        raise Refused(Code.INVALID_REQUEST, f"the body asks for more than {_MOST_CANDIDATES} answers")
     return Ask(
         dialect=dialect,
         model=route.model or _name(body),
         streamed=streamed,
         reports_usage=isinstance(options, dict) and options.get("include_usage") is True,
         limits={name: held[name] for name in limit_names(dialect) if _count(held.get(name)) is not None},
-        candidates=_count(held.get("candidateCount" if dialect is Dialect.GEMINI else "n")) or 1,
+        candidates=candidates,
         thinking_budget=_thinking(body) if dialect is Dialect.MESSAGES else None,
         body_bytes=body_bytes,
         base64_bytes=found.base64_bytes,
@@ -110,6 +117,8 @@ def _word(body: Mapping[str, Any], field: str) -> str | None:
 
 def _count(value: object) -> int | None:
     """Returns a whole number; anything else is no limit, and `fields.refused` names it under a cap."""
+    if isinstance(value, int) and value > _MOST_TOKENS:
+        raise Refused(Code.INVALID_REQUEST, f"a limit in the body is above {_MOST_TOKENS} tokens")
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 

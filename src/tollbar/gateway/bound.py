@@ -67,42 +67,6 @@ class Quote:
             return min(self.asked, int(space.to_integral_value(rounding=ROUND_FLOOR)))
 
 
-@dataclass(frozen=True)
-class Send:
-    """Reserve `worst_pusd` and send with this output limit."""
-
-    limit: int
-    worst_pusd: int
-
-
-@dataclass(frozen=True)
-class Reached:
-    """The cap is reached: not even `least_pusd` is left."""
-
-    least_pusd: int
-
-
-@dataclass(frozen=True)
-class Wait:
-    """The call would fit if outstanding reservations came back."""
-
-
-def decide(quote: Quote, free_pusd: int, solid_pusd: int) -> Send | Reached | Wait:
-    """Returns what becomes of a call: `free` is left beside all reservations, `solid` when they all come back.
-
-    The output limit is lowered only against money that is really gone, never because a neighbour holds a reservation.
-    """
-    whole = quote.worst(quote.asked)
-    if whole <= free_pusd:
-        return Send(quote.asked, whole)
-    least = quote.worst(quote.least)
-    if least > solid_pusd:
-        return Reached(least)
-    limit = quote.fitting(solid_pusd)
-    worst = quote.worst(limit)
-    return Send(limit, worst) if worst <= free_pusd else Wait()
-
-
 def quote(
     ask: Ask,
     book: PriceBook,

@@ -142,7 +142,7 @@ def _with_iterations(usage: Mapping[str, Any], model: str | None) -> dict[str, A
     others = [entry for entry in entries if entry.get("type") != "message"]
     whole = dict(usage)
     for name in _ITERATION:
-        top = usage.get(name) or 0
+        top = _total([dict(usage)], name)
         whole[name] = max(top + _total(others, name), _total(entries, name))
     return whole
 

@@ -53,6 +53,11 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
+def _index(choice: Mapping[str, Any], default: int) -> int:
+    value = choice.get("index")
+    return value if isinstance(value, int) else default
+
+
 def _dict(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
@@ -68,7 +73,7 @@ class Extractor:
         self._dialect = dialect
         self._streamed = streamed
         self._candidates = candidates
-        self._finished: set[object] = set()
+        self._finished: set[int] = set()
         self._usage: dict[str, Any] | None = None
         self._ended = False
         self._model: str | None = None
@@ -125,7 +130,7 @@ class Extractor:
         choices = event.get("choices")
         for choice in choices if isinstance(choices, list) else []:
             if (reason := _dict(choice).get("finish_reason")) is not None:
-                self._finished.add(_dict(choice).get("index"))
+                self._finished.add(_index(_dict(choice), 0))
                 self._truncated = self._truncated or reason == "length"
         if isinstance(event.get("usage"), dict):
             self._usage = event["usage"]
@@ -174,7 +179,7 @@ class Extractor:
         new = old | {name: value for name, value in fresh.items() if value is not None}
         if _sum(new, _MESSAGES_INPUT) < _sum(old, _MESSAGES_INPUT):
             new |= {name: old[name] for name in (*_MESSAGES_INPUT, "cache_creation") if name in old}
-        if _sum(new, ("output_tokens",)) < _sum(old, ("output_tokens",)):
+        if "output_tokens" in old and _sum(new, ("output_tokens",)) < _sum(old, ("output_tokens",)):
             new["output_tokens"] = old["output_tokens"]
         self._usage = new or None
 
@@ -184,7 +189,7 @@ class Extractor:
         candidates = event.get("candidates")
         for position, candidate in enumerate(candidates if isinstance(candidates, list) else []):
             if (reason := _dict(candidate).get("finishReason")) is not None:
-                self._finished.add(_dict(candidate).get("index", position))
+                self._finished.add(_index(_dict(candidate), position))
                 self._truncated = self._truncated or reason == "MAX_TOKENS"
         blocked = _dict(event.get("promptFeedback")).get("blockReason") is not None
         over = blocked or not self._streamed or len(self._finished) >= self._candidates
