@@ -6,6 +6,8 @@ Numbers are those of the guide's worked examples.
 from __future__ import annotations
 
 import asyncio
+import json
+import sys
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
@@ -15,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import text
+from tests.budget import dying
 from tests.support import ManualClock, eventually
 
 from tollbar.access import service as access
@@ -293,6 +296,48 @@ async def test_a_worker_that_dies_is_charged_for_what_it_had_sent_and_for_nothin
     states = [(await row(database, one)).state for one in (waiting, out, done)]
     assert states == ["released", "written_off", "settled"]
     assert ((await row(database, out)).usage_late, (await row(database, out)).usage) == ({"output": 1}, None)
+
+
+@pytest.mark.parametrize(
+    ("point", "charged", "state"),
+    [
+        ("reserving", 0, None),
+        ("reserved", 0, "released"),
+        ("sent", 3_512_000_000, "written_off"),
+        ("settling", 3_512_000_000, "written_off"),
+        ("settled", dying.COST, "settled"),
+    ],
+)
+async def test_a_process_that_is_killed_at_any_point_of_a_call_leaves_nothing_reserved_and_is_charged_once(
+    database: Database, point: str, charged: int, state: str | None
+) -> None:
+    job = await budget(database, USD)
+    one = call(job)
+    facts = {"url": database.url, "budget": job, "call": one.id, "at": point}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, dying.__file__, json.dumps(facts), stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert await process.stdout.readline() == f"{point}\n".encode()
+    process.kill()
+    await process.wait()
+    await eventually(lambda: _nobody_else(database), within_s=4)
+    for _ in range(2):
+        async with database.transaction() as session:
+            await service.write_off(session, workers=["dying"])
+    found = await view(database, job)
+    assert (found.spent_pusd, found.reserved_pusd) == (charged, 0)
+    async with database.session() as session:
+        query = text("SELECT state FROM ledger_call WHERE id = :id")
+        assert await session.scalar(query, {"id": one.id}) == state
+
+
+async def _nobody_else(database: Database) -> bool:
+    """Says whether the server has let go of the transactions of others: a dead client's is rolled back at once."""
+    query = """SELECT count(*) = 0 FROM pg_stat_activity
+        WHERE datname = current_database() AND xact_start IS NOT NULL AND pid <> pg_backend_pid()"""
+    async with database.session() as session:
+        return bool(await session.scalar(text(query)))
 
 
 async def test_a_worker_that_slept_past_its_lease_sends_nothing(database: Database) -> None:
