@@ -26,6 +26,7 @@ from tollbar.sandboxes.interface import (
     ArtifactPath,
     Capabilities,
     ExecResult,
+    Form,
     ImageRef,
     ImageSpec,
     Network,
@@ -52,7 +53,7 @@ CAPABILITIES = Capabilities(
     networks=frozenset({Network.NONE}),
     limits={"memory": "kernel"},
     gpu=False,
-    healthcheck=False,
+    healthcheck=True,
     kernel_isolation="shared",
     seal=True,
     regrade=True,
@@ -145,7 +146,8 @@ class FolderSandbox:
         max_output_bytes: int = 10 << 20,
     ) -> ExecResult:
         assert not self.destroyed
-        assert not self.used, "a one-shot sandbox takes one exec between two kills"
+        if self.spec.form is Form.ONE_SHOT:
+            assert not self.used, "a one-shot sandbox takes one exec between two kills"
         self.used = True
         call = Call(self, tuple(argv), {**self.spec.env, **(env or {})}, timeout_s)
         self.provider.calls.append(call)
@@ -172,6 +174,11 @@ class FolderSandbox:
             place.unlink()
         shutil.rmtree(place, ignore_errors=True)
         shutil.copytree(source, place)
+
+    async def add(self, source: Path, dest: str) -> None:
+        assert not self.alive
+        await self.provider.touch(f"add:{self.purpose}")
+        shutil.copytree(source, self.place(dest), dirs_exist_ok=True)
 
     async def seal(self, paths: Sequence[ArtifactPath], limits: SealLimits, store: StoreFile) -> Seal:
         assert not self.alive, "nothing lives while a sandbox is sealed"
@@ -234,9 +241,9 @@ class FolderProvider:
 
     root: Path
     agent: list[Behaviour] = field(default_factory=lambda: [solves])
-    """What agents do, the last one again and again; `verifier` and `hook` in the same way."""
+    """What agents do, the last one again and again; `verifier` and `other` (hooks, set-up, checks) in the same way."""
     verifier: list[Behaviour] = field(default_factory=lambda: [judges])
-    hook: list[Behaviour] = field(default_factory=lambda: [lambda _: ended()])
+    other: list[Behaviour] = field(default_factory=lambda: [lambda _: ended()])
     faults: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
     made: list[FolderSandbox] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
@@ -256,9 +263,8 @@ class FolderProvider:
             raise error
 
     def behaviour(self, call: Call) -> Behaviour:
-        kind = "hook" if call.argv[0] == "sh" else "agent" if call.sandbox.purpose == "agent" else "verifier"
-        if call.argv[0] == "/tests/test.sh":
-            kind = "verifier"
+        known = {"/tests/test.sh": "verifier", "/solution/solve.sh": "agent"}
+        kind = known.get(call.argv[0], "other")
         waiting: list[Behaviour] = getattr(self, kind)
         return waiting.pop(0) if len(waiting) > 1 else waiting[0]
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tollbar.jobs import submission
+from tollbar.jobs.forms import AskedForm
 from tollbar.kit.errors import TollbarError
 
 SAID = {"dataset": "team/set@1"}
@@ -48,6 +49,13 @@ def read(**members: Any) -> submission.Submission:
         ({"execution": {"timeout_sec": True}}, 422, "INVALID_REQUEST"),
         ({"execution": {"retries": 1}}, 422, "INVALID_REQUEST"),
         ({"execution": {"delete_delay_sec": 60}}, 422, "UNSUPPORTED_CAPABILITY"),
+        ({"execution": {"sandbox_form": "warm"}}, 422, "INVALID_REQUEST"),
+        ({"execution": {"sandbox_form": True}}, 422, "INVALID_REQUEST"),
+        ({"execution": {"sandbox_form": []}}, 422, "INVALID_REQUEST"),
+        ({"execution": {"keep_failed_sec": -1}}, 422, "INVALID_REQUEST"),
+        ({"execution": {"keep_failed_sec": 7 * 86400 + 1}}, 422, "INVALID_REQUEST"),
+        ({"execution": {"keep_failed_sec": float("nan")}}, 422, "INVALID_REQUEST"),
+        ({"execution": {"keep_failed_sec": "1h"}}, 422, "INVALID_REQUEST"),
         ({"seed": "1"}, 422, "INVALID_REQUEST"),
         ({"seed": 2**63}, 422, "INVALID_REQUEST"),
         ({"profile": {"name": "x"}}, 422, "INVALID_REQUEST"),
@@ -95,7 +103,9 @@ def test_the_edges_of_each_range_are_taken() -> None:
     assert read(max_cost_usd="0.000001").cap_pusd == 10**6
     assert read(max_cost_usd=100000).cap_pusd == 10**17
     assert read(seed=-(2**63) + 1).seed == -(2**63) + 1
-    assert read(execution={"timeout_sec": 7 * 86400, "delete_delay_sec": 0}).timeout_s == 604800.0
+    longest = {"timeout_sec": 7 * 86400, "delete_delay_sec": 0, "keep_failed_sec": 7 * 86400, "sandbox_form": "held"}
+    assert read(execution=longest).execution == submission.Execution(604800.0, AskedForm.HELD, 604800.0)
+    assert read(execution={"keep_failed_sec": 0}) == read(execution={"sandbox_form": "auto"}) == read()
 
 
 def test_what_is_left_out_has_its_default() -> None:

@@ -204,7 +204,7 @@ async def test_collect_hooks_run_after_the_agent_and_before_the_seal(world: Worl
         call.sandbox.alive.add("left by the hook")
         return ended()
 
-    world.provider.agent, world.provider.hook = [works], [collects]
+    world.provider.agent, world.provider.other = [works], [collects]
     await world.publish("team/hooked", tasks=("one",), toml=mode.replace("[environment]", HOOKED + "[environment]"))
     trial = await world.one(dataset="team/hooked@1")
     assert (trial["reward"], trial["flags"]) == (1.0, [])
@@ -214,7 +214,7 @@ async def test_collect_hooks_run_after_the_agent_and_before_the_seal(world: Worl
 
 @pytest.mark.parametrize("result", [ended(1), timed_out()])
 async def test_a_hook_that_fails_is_flagged_and_ends_nothing(world: World, result: ExecResult) -> None:
-    world.provider.agent, world.provider.hook = [solves], [lambda _: result]
+    world.provider.agent, world.provider.other = [solves], [lambda _: result]
     await world.publish("team/hooked", tasks=("one",), toml=SEPARATE.replace("[environment]", HOOKED + "[environment]"))
     trial = await world.one(dataset="team/hooked@1")
     assert (trial["reward"], trial["flags"]) == (1.0, ["collect_hook_failed"])

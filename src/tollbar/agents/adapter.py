@@ -30,6 +30,10 @@ class AgentPlan:
     """File name below `/logs/agent` for both output streams."""
     needs_gateway: bool = False
     commands: int = 1
+    setup: tuple[tuple[str, ...], ...] = ()
+    """Commands that make the agent ready in its sandbox; one that fails is `AGENT_SETUP_FAILED`, and tried again."""
+    setup_timeout_s: float = 360.0
+    """Of each of them, in seconds."""
 
 
 class Adapter(Protocol):

@@ -34,7 +34,10 @@ def needs(task: Task) -> dict[str, Any]:
         + [_network("verifier", step, task.verifier_network(step)) for step in parts],
         "variables": list(_variables(task, parts)),
         "solution_variables": list(needed(config.solution_env)),
-        "healthcheck": config.environment.healthcheck is not None or any(step.healthcheck for step in task.steps),
+        "healthcheck": any(environment.healthcheck is not None for environment in environments)
+        or any(step.healthcheck for step in task.steps),
+        "collect_hooks": any(task.collect_hooks(step) for step in parts),
+        "keep_agent_processes": config.own.keep_agent_processes,
         "mcp_servers": len(config.environment.mcp_servers),
         "skills": config.environment.skills_dir is not None,
         "steps": len(task.steps),

@@ -1,32 +1,29 @@
 """The first step of a Trial: run the agent in a sandbox of its own and seal what it left.
 
 Everything is checked before anything starts or costs: a task that this backend cannot honour is refused. At the
-end the agent's processes are dead, whatever the end was, and the seal can no longer change.
+end the agent's processes are dead, whatever the end was, and the seal can no longer change. A task with steps is run
+and graded step by step here (`stepwise.py`); its second step then only adds up.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
-from tollbar.agents import service as profiles
-from tollbar.agents.adapter import AgentPlan, AgentTask
 from tollbar.agents.errors import AgentSetupFailed
 from tollbar.artifacts import service as artifacts
 from tollbar.artifacts.schemas import NewArtifact
 from tollbar.budget.schemas import Purpose as Payer
-from tollbar.datasets.taskmodel import VerifierMode
-from tollbar.jobs import endings, evidence, phase, refusals, store
+from tollbar.jobs import agent_run, evidence, phase, refusals, stepwise, store
+from tollbar.jobs.agent_run import AgentRun, Ran, Sealed
 from tollbar.jobs.cleanup import to_the_end
-from tollbar.jobs.leases import CapReached, Meter, TryOver
-from tollbar.jobs.phase import ENDED, GONE, SEALED, Environment, Outcome
+from tollbar.jobs.leases import CapReached, TryOver
+from tollbar.jobs.parts import Part
+from tollbar.jobs.phase import ENDED, GONE, SEALED, Outcome
 from tollbar.jobs.retries import Failure
-from tollbar.jobs.states import AgentOutcome, Reason, TrialState
+from tollbar.jobs.states import Reason, TrialState
 from tollbar.jobs.taskcache import LocalTask
 from tollbar.jobs.tools import TrialTools, WorkingSet
 from tollbar.sandboxes.errors import EnvironmentFailure
-from tollbar.sandboxes.interface import ExecResult, Form, Purpose, Sandbox, SandboxName, SandboxSpec, Seal
 
 _NO_FACTS: Final[dict[str, Any]] = {
     "agent_outcome": None,
@@ -37,40 +34,9 @@ _NO_FACTS: Final[dict[str, Any]] = {
     "flags": [],
     "refusals": [],
     "sealed_sha256": None,
+    "steps": None,
 }
 """What a Trial says of an agent phase before there is one."""
-
-
-@dataclass(frozen=True)
-class _Run:
-    """One agent phase: everything that was decided before it starts."""
-
-    found: WorkingSet
-    local: LocalTask
-    environment: Environment
-    plan: AgentPlan
-    timeout_s: float
-    log: Path
-    started: float
-
-    @property
-    def log_name(self) -> str:
-        return f"agent/{self.plan.log}"
-
-
-@dataclass(frozen=True)
-class _Result:
-    """How the agent ended, and what the collect hooks said."""
-
-    agent: ExecResult | None
-    hooks: list[dict[str, Any]]
-    timings: dict[str, float]
-
-    @property
-    def outcome(self) -> AgentOutcome:
-        if self.agent is None or self.agent.exit_code == 0:
-            return AgentOutcome.COMPLETED
-        return AgentOutcome.TIMEOUT if self.agent.timed_out else AgentOutcome.NONZERO_EXIT
 
 
 async def run(tools: TrialTools, trial_id: str, try_no: int) -> Outcome:
@@ -80,9 +46,12 @@ async def run(tools: TrialTools, trial_id: str, try_no: int) -> Outcome:
         return GONE
     try:
         local = await tools.tasks.load(found.task_row.files_sha256, found.trial.task_name)
-        separate = local.task.verifier_mode() is VerifierMode.SEPARATE
-        if not await _sealed_before(tools, found, separate=separate):
-            await _run_and_seal(tools, found, local, keep=not separate)
+        if not await _sealed_before(tools, found, local):
+            phase.check(tools, found, local)
+            if local.task.steps:
+                await stepwise.run(tools, found, local)
+            else:
+                await _run_and_seal(tools, found, local)
     except TryOver:
         return GONE
     except CapReached as error:
@@ -90,8 +59,8 @@ async def run(tools: TrialTools, trial_id: str, try_no: int) -> Outcome:
         return ENDED
     except AgentSetupFailed as error:
         # What the adapter says of a frozen task will not change: no other try.
-        await phase.end(tools, found, endings.unscored(Failure(Reason(error.reason), error.detail, error.message)))
-        return ENDED
+        failure = Failure(Reason(error.reason), error.detail, error.message, for_good=True)
+        return await phase.fail(tools, found, failure)
     except phase.PhaseFailed as error:
         return await phase.fail(tools, found, error.failure)
     except EnvironmentFailure as error:
@@ -111,17 +80,19 @@ async def _claim(tools: TrialTools, trial_id: str, try_no: int) -> WorkingSet | 
     return None if row is None else WorkingSet(*row, try_no)
 
 
-async def _sealed_before(tools: TrialTools, found: WorkingSet, *, separate: bool) -> bool:
-    """Says whether an earlier try left a seal that suffices; in shared mode its sandbox is gone, so it does not.
+async def _sealed_before(tools: TrialTools, found: WorkingSet, local: LocalTask) -> bool:
+    """Says whether an earlier try left a seal that suffices; a shared verifier's sandbox is gone, so it does not.
 
-    Then nothing of the earlier try may stand beside what this one will leave.
+    A task with steps is sealed when all that ran are graded. Nothing of an earlier try that does not suffice may
+    stand beside what this one will leave.
     """
     if found.try_no == 1:
         return False
+    stepwise_task = bool(local.task.steps)
     await evidence.drop_logs(tools.logs, found.trial.id)
     async with tools.database.transaction() as session:
         sealed = await store.seal(session, found.trial.id) is not None
-        if separate or not sealed:
+        if (sealed and (stepwise_task or Part(local.task).is_separate)) or not (sealed or stepwise_task):
             return sealed
         if not await store.note_trial(session, found.trial.id, found.try_no, **_NO_FACTS):
             raise TryOver
@@ -130,124 +101,68 @@ async def _sealed_before(tools: TrialTools, found: WorkingSet, *, separate: bool
         return False
 
 
-async def _run_and_seal(tools: TrialTools, found: WorkingSet, local: LocalTask, *, keep: bool) -> None:
-    started = tools.clock.monotonic()
-    phase.check(tools, found, local)
+async def _run_and_seal(tools: TrialTools, found: WorkingSet, local: LocalTask) -> None:
+    started, part = tools.clock.monotonic(), Part(local.task)
     environment = await phase.agent_environment(tools, found, local)
-    if not keep:
+    if part.is_separate:
         # Now, not after the agent: work that no verifier could judge is not paid for.
-        await phase.verifier_environment(tools, found, local)
-    log = tools.logs / f"{found.trial.id}-{found.try_no}-agent"
-    timeout_s = phase.agent_timeout_s(tools, found, local)
-    this = _Run(found, local, environment, _plan(found, local, environment), timeout_s, log, started)
+        await phase.verifier_environment(tools, found, local, part)
+    this = agent_run.prepared(tools, found, local, part, environment)
     try:
-        async with phase.meter(tools, found, environment, Payer.AGENT, timeout_s) as meter:
-            sandbox = await tools.provider.create(await _spec(tools, this))
+        async with phase.meter(tools, found, environment, Payer.AGENT, this.timeout_s) as meter:
+            sandbox = await agent_run.new_sandbox(tools, this)
             kept = False
             try:
                 meter.sandbox_stands()
+                await meter.run(phase.healthy(tools, sandbox, environment.healthcheck))
+                await meter.run(agent_run.set_up(this, sandbox))
                 await phase.note_running(tools, found)
-                await _seal(tools, this, sandbox, await _exec(this, sandbox, meter, tools))
-                kept = keep
+                ran = await agent_run.execute(tools, this, sandbox, meter, started)
+                await _seal(tools, this, ran, await agent_run.sealed(tools, this, sandbox))
+                kept = not part.is_separate
             finally:
                 if kept:
                     tools.kept[found.trial.id, found.try_no] = sandbox
                 else:
                     await to_the_end(phase.destroy(sandbox))
     finally:
-        await to_the_end(phase.keep_log(tools, found, this.log_name, log))
+        await to_the_end(phase.keep_log(tools, found, this.log_name, this.log))
 
 
-def _plan(found: WorkingSet, local: LocalTask, environment: Environment) -> AgentPlan:
-    task = AgentTask(
-        instruction=local.task.instruction_of().text,
-        has_solution=local.task.has_solution(),
-        solution_env=phase.variables_of(found, local.task.solution_env()),
-        workdir=environment.workdir,
-    )
-    return profiles.adapter_of(found.job.agent).plan(task, found.job.params)
-
-
-async def _spec(tools: TrialTools, this: _Run) -> SandboxSpec:
-    solution = this.plan.needs_solution
-    environment = this.environment
-    return SandboxSpec(
-        name=SandboxName(this.found.trial.id, this.found.try_no, Purpose.AGENT),
-        owner=tools.executor_id,
-        form=Form.ONE_SHOT,
-        image=environment.image,
-        workdir=environment.workdir,
-        env=environment.env,
-        limits=environment.limits,
-        inputs=(await tools.tasks.input_layer(this.local, "solution", "/solution"),) if solution else (),
-        directories=(environment.workdir, "/logs/agent", "/logs/artifacts"),
-    )
-
-
-async def _exec(this: _Run, sandbox: Sandbox, meter: Meter, tools: TrialTools) -> _Result:
-    """Runs the agent and then, its processes dead, the task's collect hooks; afterwards nothing lives in there."""
-    prepared = tools.clock.monotonic()
-    agent: ExecResult | None = None
-    if this.plan.argv is not None:
-        work = sandbox.exec(this.plan.argv, env=this.plan.env, timeout_s=this.timeout_s, output=this.log)
-        agent = await meter.run(work)
-        await sandbox.kill()
-    phase.check_memory(agent, this.environment)
-    ran = tools.clock.monotonic()
-    hooks: list[dict[str, Any]] = []
-    for hook in this.local.task.collect_hooks():
-        # Best effort: what a hook did not collect shows as missing, and its end is kept with the seal.
-        ended = await meter.run(sandbox.exec(("sh", "-c", hook.command), timeout_s=hook.timeout_s))
-        await sandbox.kill()
-        hooks.append({"exit_code": ended.exit_code, "timed_out": ended.timed_out})
-    timings = {"prepare": round(prepared - this.started, 3), "agent": round(ran - prepared, 3)}
-    return _Result(agent, hooks, timings)
-
-
-async def _seal(tools: TrialTools, this: _Run, sandbox: Sandbox, result: _Result) -> None:
-    """Seals the declared artifacts and logs, then writes seal, artifacts and facts in one transaction."""
-    started, found = tools.clock.monotonic(), this.found
-    seal = await sandbox.seal(evidence.agent_paths(this.local.task), tools.seal_limits, tools.blobs.put_fd)
-    manifest_blob = await tools.blobs.put_bytes(seal.manifest)
-    items = await evidence.with_log(tools.blobs, evidence.agent_artifacts(seal), this.log_name, this.log)
-    sealing_s = round(tools.clock.monotonic() - started, 3)
+async def _seal(tools: TrialTools, this: AgentRun, ran: Ran, left: Sealed) -> None:
+    """Writes seal, artifacts and facts in one transaction."""
+    found = this.found
     row = {
         "trial_id": found.trial.id,
         "try_no": found.try_no,
-        "manifest_blob": manifest_blob,
-        "manifest_sha256": seal.sha256,
+        "manifest_blob": left.manifest_blob,
+        "manifest_sha256": left.seal.sha256,
         "facts": {
-            "agent_outcome": result.outcome.value,
-            "exit_code": result.agent.exit_code if result.agent else None,
-            "collect": result.hooks,
+            "agent_outcome": ran.outcome.value,
+            "exit_code": ran.agent.exit_code if ran.agent else None,
+            "collect": ran.hooks,
         },
         "created_at": tools.clock.now(),
     }
     async with tools.database.transaction() as session:
         # The fence comes first: a try that was taken over must not leave a seal for the next one to grade.
-        facts = _facts(this, result, seal, sealing_s)
-        if not await store.note_trial(session, found.trial.id, found.try_no, **facts):
+        if not await store.note_trial(session, found.trial.id, found.try_no, **_facts(this, ran, left)):
             raise TryOver
         if not await store.add_seal(session, row):
             raise TryOver
-        await _record(tools, found, session, items)
+        await _record(tools, found, session, left.items)
 
 
-def _facts(this: _Run, result: _Result, seal: Seal, sealing_s: float) -> dict[str, Any]:
-    timed_out = result.agent is not None and result.agent.timed_out
-    failed_hooks = any(hook["exit_code"] != 0 for hook in result.hooks)
+def _facts(this: AgentRun, ran: Ran, left: Sealed) -> dict[str, Any]:
     return {
-        "agent_outcome": result.outcome.value,
-        "message": phase.timer_message("agent's", result.agent, this.timeout_s) if timed_out and result.agent else None,
-        "timings": {**result.timings, "seal": sealing_s},
-        "substitutions": [
-            *map(dict, this.environment.substitutions),
-            *refusals.substitutions(this.local.needs),
-        ],
-        "sandbox_forms": {"agent": Form.ONE_SHOT.value},
-        "flags": ["collect_hook_failed"] if failed_hooks else [],
-        "refusals": [{"name": refusal.name, "reason": refusal.reason} for refusal in seal.refusals],
-        "sealed_sha256": seal.sha256,
+        "agent_outcome": ran.outcome.value,
+        "message": agent_run.message(this, ran),
+        "timings": {**ran.timings, "seal": left.seal_s},
+        "substitutions": [*map(dict, this.environment.substitutions), *refusals.substitutions(this.local.needs)],
+        "sandbox_forms": {"agent": this.form.value},
+        "flags": ran.flags,
+        "refusals": left.refusals,
+        "sealed_sha256": left.seal.sha256,
     }
 
 

@@ -14,6 +14,7 @@ from tollbar.budget.schemas import Lease, Level, Reached
 from tollbar.engine.port import Engine, Work
 from tollbar.jobs import expansion, store
 from tollbar.jobs.retries import Failure
+from tollbar.jobs.rewards import Graded
 from tollbar.jobs.states import JOB_TERMINAL, TRIAL_WORKING, JobErrorCode, JobState, Reason, TrialState
 from tollbar.jobs.tables import JobRow, TrialRow
 from tollbar.kit.money import format_usd
@@ -35,6 +36,13 @@ def unscored(failure: Failure, **values: Any) -> Ending:
     """Returns the ending of a Trial without reward."""
     facts = {"reason": failure.reason.value, "reason_detail": failure.detail, "message": failure.message, **values}
     return Ending(TrialState.FAILED, facts)
+
+
+def scored(outcome: Graded, threshold: float, **values: Any) -> Ending:
+    """Returns the ending of a Trial with a reward."""
+    passed = outcome.reward >= threshold
+    whole = {**values, "structured": outcome.structured(), "passed": passed}
+    return Ending(TrialState.SUCCEEDED, whole, outcome.reward, passed)
 
 
 async def end_trial(

@@ -5,22 +5,28 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from tollbar.artifacts.blobs import BlobStore
 from tollbar.artifacts.schemas import ArtifactKind, NewArtifact
-from tollbar.datasets.taskfile import Task
+from tollbar.jobs.parts import Part
 from tollbar.sandboxes.interface import ArtifactPath, Seal, SealedEntry
 
 AGENT_LOGS: Final = ArtifactPath("/logs/agent", "agent")
 VERIFIER_LOGS: Final = ArtifactPath("/logs/verifier", "verifier")
 
 
-def agent_paths(task: Task) -> list[ArtifactPath]:
+def agent_paths(part: Part) -> list[ArtifactPath]:
     """Returns what is sealed after the agent: its logs, then the declared entries (`/logs/artifacts` is implicit)."""
-    declared = [ArtifactPath(entry.source, entry.destination, tuple(entry.exclude)) for entry in task.artifacts()]
-    return [AGENT_LOGS, *declared]
+    declared = part.task.artifacts(part.step)
+    return [AGENT_LOGS, *(ArtifactPath(entry.source, entry.destination, tuple(entry.exclude)) for entry in declared)]
+
+
+def archived(items: Iterable[NewArtifact], part: Part) -> list[NewArtifact]:
+    """Returns artifacts under the names that they have on the Trial: those of a step lie below `steps/<name>/`."""
+    return [replace(item, name=part.prefix + item.name) for item in items]
 
 
 def agent_artifacts(seal: Seal) -> list[NewArtifact]:

@@ -46,11 +46,16 @@ def rate_of(limits: Limits, prices: Mapping[str, int]) -> int:
 
 
 def worst_case_pusd(needs: Mapping[str, Any], runner: Mapping[str, Any], job_s: float | None) -> int:
-    """Returns what the sandboxes of one try of a task cost when agent and verifier use all of their time."""
-    agent_s = max(agent_timeout_s(own, job_s) for own in needs["agent_timeout_s"])
-    parts = (
-        (needs["environment"], agent_s),
-        (needs["verifier_environment"], max(needs["verifier_timeout_s"])),
+    """Returns what the sandboxes of one try of a task cost when agent and verifier use all of their time.
+
+    A task with steps has as many runs of the agent and of the verifier, one after the other.
+    """
+    runs = (
+        (needs["environment"], [agent_timeout_s(own, job_s) for own in needs["agent_timeout_s"]]),
+        (needs["verifier_environment"], needs["verifier_timeout_s"]),
     )
-    rates = [rate_of(limits_of(asked, runner), runner["prices"]) for asked, _ in parts]
-    return sum(rate * math.ceil(limit_s + OVERHEAD_S) for rate, (_, limit_s) in zip(rates, parts, strict=True))
+    return sum(
+        rate_of(limits_of(asked, runner), runner["prices"]) * math.ceil(limit_s + OVERHEAD_S)
+        for asked, limits_s in runs
+        for limit_s in limits_s
+    )

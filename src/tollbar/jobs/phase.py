@@ -17,16 +17,18 @@ from tollbar.budget.schemas import Level
 from tollbar.budget.schemas import Purpose as Payer
 from tollbar.datasets import variables
 from tollbar.datasets.taskfile import ImagePlan
-from tollbar.datasets.taskmodel import EnvironmentConfig
+from tollbar.datasets.taskmodel import EnvironmentConfig, Healthcheck
 from tollbar.jobs import endings, evidence, limits, refusals, store
 from tollbar.jobs.endings import Ending
 from tollbar.jobs.leases import CapReached, Meter, TryOver
+from tollbar.jobs.parts import Part
 from tollbar.jobs.retries import Failure
 from tollbar.jobs.states import TRIAL_ACTIVE, Reason, TrialState
 from tollbar.jobs.taskcache import LocalTask
 from tollbar.jobs.tools import TrialTools, WorkingSet
 from tollbar.kit.jsonio import compact
 from tollbar.sandboxes.errors import EnvironmentRefused
+from tollbar.sandboxes.healthcheck import run_healthcheck
 from tollbar.sandboxes.interface import ExecResult, ImageRef, ImageSpec, Limits, Sandbox
 
 Outcome = str | dict[str, Any]
@@ -37,6 +39,8 @@ GONE: Final = "gone"
 
 _REPEATABLE: Final = {"TZ": "UTC", "LANG": "C.UTF-8", "PYTHONHASHSEED": "0"}
 """Set in every sandbox unless the task says otherwise, so that runs can be repeated."""
+
+_SAID_BYTES: Final = 1024
 
 _log = structlog.get_logger()
 
@@ -51,20 +55,23 @@ class PhaseFailed(Exception):
 
 @dataclass(frozen=True)
 class Environment:
-    """The world of one phase, ready to be made: image, working directory, variables, limits."""
+    """The world of one phase, ready to be made: image, working directory, variables, limits, and when it is ready."""
 
     image: ImageRef
     workdir: str
     env: Mapping[str, str]
     limits: Limits
     substitutions: tuple[Mapping[str, Any], ...]
+    healthcheck: Healthcheck | None = None
 
 
 def check(tools: TrialTools, found: WorkingSet, local: LocalTask) -> None:
     """Raises `EnvironmentRefused` when the backend cannot give what the task asks."""
     oracle = profiles.adapter_of(found.job.agent).uses_solution
     can = tools.provider.capabilities()
-    refused = refusals.check(local.needs, can, found.job.params, oracle=oracle) or refusals.check_task(local.task, can)
+    form = found.job.sandbox_form
+    refused = refusals.check(local.needs, can, found.job.params, oracle=oracle, form=form)
+    refused = refused or refusals.check_task(local.task, can)
     if refused is not None:
         raise EnvironmentRefused(refused.detail, refused.message)
 
@@ -86,10 +93,11 @@ async def agent_environment(tools: TrialTools, found: WorkingSet, local: LocalTa
     return await _environment(tools, found, local, local.task.config.environment, plan, "environment")
 
 
-async def verifier_environment(tools: TrialTools, found: WorkingSet, local: LocalTask) -> Environment:
-    """Returns a separate verifier's world."""
-    plan = local.task.verifier_image()
-    return await _environment(tools, found, local, local.task.verifier_environment(), plan, "verifier")
+async def verifier_environment(tools: TrialTools, found: WorkingSet, local: LocalTask, part: Part) -> Environment:
+    """Returns the world of a separate verifier."""
+    plan = part.task.verifier_image(part.step)
+    purpose = "verifier" if part.step is None else f"verifier:{part.step.name}"
+    return await _environment(tools, found, local, part.task.verifier_environment(part.step), plan, purpose)
 
 
 async def _environment(
@@ -114,12 +122,28 @@ async def _environment(
         env={**_REPEATABLE, **image.env, **variables_of(found, config.env)},
         limits=limits.limits_of(asked, found.job.runner),
         substitutions=tuple(image.substitutions),
+        healthcheck=config.healthcheck,
     )
 
 
-def agent_timeout_s(tools: TrialTools, found: WorkingSet, local: LocalTask) -> float:
+def agent_timeout_s(tools: TrialTools, found: WorkingSet, part: Part) -> float:
     """Returns the agent's time limit: the task's (else the longest allowed), bounded by the Job's."""
-    return limits.agent_timeout_s(local.task.agent_timeout_s(), found.job.timeout_s, tools.max_phase_s)
+    return limits.agent_timeout_s(part.task.agent_timeout_s(part.step), found.job.timeout_s, tools.max_phase_s)
+
+
+async def healthy(tools: TrialTools, sandbox: Sandbox, check: Healthcheck | None) -> None:
+    """Waits until a sandbox is ready. Raises `EnvironmentStartFailed` (`healthcheck`) when it does not become so."""
+    if check is not None:
+        await run_healthcheck(
+            sandbox,
+            check.command,
+            interval_s=check.interval_s,
+            timeout_s=check.timeout_s,
+            start_period_s=check.start_period_s,
+            start_interval_s=check.start_interval_s,
+            retries=check.retries,
+            clock=tools.clock,
+        )
 
 
 def meter(
@@ -151,6 +175,13 @@ def check_memory(result: ExecResult | None, environment: Environment) -> None:
 def timer_message(whose: str, result: ExecResult, limit_s: float) -> str:
     """Returns which timer ended a command, with its limit and what had passed."""
     return f"The {whose} time limit of {limit_s:g} s was reached after {result.wall_s:.1f} s."
+
+
+def how_it_failed(result: ExecResult) -> str:
+    """Returns the exit code of a command of ours and the last that it said."""
+    how = "it took too long." if result.timed_out else f"exit code {result.exit_code}."
+    said = (result.stdout_tail + result.stderr_tail)[-_SAID_BYTES:].decode(errors="replace").replace("\0", " ").strip()
+    return f"{how} {said}".strip()
 
 
 async def destroy(sandbox: Sandbox) -> None:

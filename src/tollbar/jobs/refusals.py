@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tollbar.datasets.taskfile import Task
+from tollbar.jobs.forms import AskedForm, held_for
 from tollbar.sandboxes.interface import Capabilities, Network
 
 
@@ -25,17 +26,24 @@ _NETWORKS: Final = {"allowlist": Network.ALLOWLIST, "public": Network.PUBLIC}
 _ROOT: Final = frozenset({None, "root", "0", 0})
 
 
-def check(needs: Mapping[str, Any], can: Capabilities, params: Mapping[str, Any], *, oracle: bool) -> Refused | None:
+def check(
+    needs: Mapping[str, Any],
+    can: Capabilities,
+    params: Mapping[str, Any],
+    *,
+    oracle: bool,
+    form: str = AskedForm.AUTO,
+) -> Refused | None:
     """Returns the first thing that the task asks and cannot have, or None.
 
     `params` are the Job's parameters: the only place where variables of a task may come from. `oracle`: the task's
-    solution runs, so its variables count, too.
+    solution runs, so its variables count, too. `form` is what the Job asks of its sandboxes (`forms.AskedForm`).
     """
-    return next(_problems(needs, can, params, oracle=oracle), None)
+    return next(_problems(needs, can, params, oracle=oracle, form=form), None)
 
 
 def _problems(
-    needs: Mapping[str, Any], can: Capabilities, params: Mapping[str, Any], *, oracle: bool
+    needs: Mapping[str, Any], can: Capabilities, params: Mapping[str, Any], *, oracle: bool, form: str
 ) -> Iterator[Refused]:
     if needs["os"] != "linux":
         yield Refused("os", f"environment.os: no backend here runs {needs['os']}.")
@@ -53,14 +61,18 @@ def _problems(
     for name in missing:
         if name.upper() not in params:
             yield Refused("variable", f"${{{name}}}: the task needs this variable; give it as a parameter of the Job.")
+    held = held_for(needs)
+    if form == AskedForm.ONE_SHOT and held is not None:
+        yield Refused("key", f"execution.sandbox_form one_shot: {held} of this task needs a held sandbox.")
+    if needs["healthcheck"] and not can.healthcheck:
+        yield Refused("key", "healthcheck: this backend runs none.")
     yield from _not_yet(needs)
 
 
 def check_task(task: Task, can: Capabilities) -> Refused | None:
     """Returns the first thing that the task itself asks beyond its catalogued needs and cannot have, or None."""
-    if task.config.own.keep_agent_processes:
-        return Refused("key", "metadata.tollbar.keep_agent_processes: not offered in this version.")
-    if not can.users and any(hook.user not in _ROOT for hook in task.collect_hooks()):
+    hooks = [hook for step in task.steps or (None,) for hook in task.collect_hooks(step)]
+    if not can.users and any(hook.user not in _ROOT for hook in hooks):
         return Refused("key", "verifier.collect.user: this backend runs one user only.")
     return None
 
@@ -75,10 +87,8 @@ def _network(network: Mapping[str, Any], can: Capabilities) -> Iterator[Refused]
 
 def _not_yet(needs: Mapping[str, Any]) -> Iterator[Refused]:
     """What the format has and this version does not run."""
-    if needs["steps"]:
-        yield Refused("key", "[[steps]]: multi-step tasks are read, and not run in this version.")
-    if needs["healthcheck"]:
-        yield Refused("key", "healthcheck: not run in this version.")
+    if needs.get("keep_agent_processes"):
+        yield Refused("key", "metadata.tollbar.keep_agent_processes: not offered in this version.")
     if needs["mcp_servers"]:
         yield Refused("key", "environment.mcp_servers: not offered in this version.")
     if needs["skills"]:

@@ -38,6 +38,8 @@ class Failure:
     reason: Reason
     detail: str | None = None
     message: str | None = None
+    for_good: bool = False
+    """No other try, whatever the reason's number of tries: the agent had its run, and may have caused it."""
 
     def facts(self) -> dict[str, Any]:
         """Returns it as a step's result."""
@@ -50,7 +52,7 @@ class Failure:
 
     def is_final(self, losses: int) -> bool:
         """Says whether a Trial ends with this, after so many earlier losses."""
-        return losses + 1 >= TRIES.get(self.reason, 1)
+        return self.for_good or losses + 1 >= TRIES.get(self.reason, 1)
 
 
 def repeats_verifier(reason: str, detail: str | None) -> bool:

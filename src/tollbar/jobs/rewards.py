@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -54,6 +54,15 @@ class Graded:
     details: Any = None
     failure_code: str | None = None
     flags: tuple[str, ...] = ()
+    members: Mapping[str, float] = field(default_factory=dict[str, float], compare=False)
+    """What the reward file held, by name; a lone number stands under `reward`."""
+
+    def structured(self) -> dict[str, Any] | None:
+        """Returns what stands beside the reward on the wire (`structured_result`), or None when there is nothing."""
+        if not self.dimensions and self.details is None:
+            return None
+        found = {"dimensions": dict(self.dimensions), "composite": self.composite, "details": self.details}
+        return found if self.failure_code is None else {**found, "failure_code": self.failure_code}
 
 
 class _Invalid(Exception):
@@ -83,7 +92,32 @@ def _read(files: RewardFiles, weights: Mapping[str, float]) -> Graded:
     extra, details, failure_code = _details(files.details, flags)
     dimensions = _dimensions(members, extra)
     composite = _composite(members, dimensions, weights)
-    return Graded(_scalar(members, composite), dimensions, composite, details, failure_code, tuple(flags))
+    reward = _scalar(members, composite)
+    return Graded(reward, dimensions, composite, details, failure_code, tuple(flags), members)
+
+
+def mean(steps: Sequence[Graded], weights: Mapping[str, float]) -> Graded | Unscored:
+    """Returns the mean over the steps of a task, key by key; a key that a step lacks counts 0 there.
+
+    A dimension that a step lacks is left out instead: only the reward follows the format's own rule.
+    """
+    members = _means([step.members for step in steps], absent_is_zero=True)
+    dimensions = _means([step.dimensions for step in steps], absent_is_zero=False)
+    composite = _composite(members, dimensions, weights)
+    code = next((step.failure_code for step in reversed(steps) if step.failure_code), None)
+    flags = tuple(dict.fromkeys(flag for step in steps for flag in step.flags))
+    try:
+        return Graded(_scalar(members, composite), dimensions, composite, None, code, flags, members)
+    except _Invalid as error:
+        return error.outcome
+
+
+def _means(tables: Sequence[Mapping[str, float]], *, absent_is_zero: bool) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for name in dict.fromkeys(name for table in tables for name in table):
+        values = [table[name] for table in tables if name in table]
+        found[name] = math.fsum(values) / (len(tables) if absent_is_zero else len(values))
+    return found
 
 
 def _scalar(members: Mapping[str, float], composite: float | None) -> float:

@@ -91,6 +91,15 @@ def error_object(job: JobRow) -> dict[str, str] | None:
     return body if job.error_scope is None else {**body, "scope": job.error_scope}
 
 
+def execution_object(job: JobRow) -> dict[str, Any]:
+    """Returns how the Job's Trials run, as it was resolved; times in seconds."""
+    return {
+        "timeout_sec": job.timeout_s,
+        "sandbox_form": job.sandbox_form,
+        "keep_failed_sec": job.keep_failed_s,
+    }
+
+
 def job_object(view: JobView) -> dict[str, Any]:
     """Returns the Job of the wire: status, phase, scores so far, counts, budget and cost."""
     job, counts, state = view.job, view.counts(), JobState(view.job.state)
@@ -111,6 +120,7 @@ def job_object(view: JobView) -> dict[str, Any]:
         "params": job.params,
         "seed": job.seed,
         "priority": 1000 - job.rank_priority,
+        "execution": execution_object(job),
         "attempts": job.attempts,
         "total_tasks": job.total_tasks,
         "trial_counts": counts,
@@ -180,6 +190,7 @@ def result_item(trial: TrialRow, cost_pusd: int) -> dict[str, Any]:
         "reason": trial.reason,
         "reason_detail": trial.reason_detail,
         "agent_outcome": trial.agent_outcome,
+        **steps_counts(trial),
         "cost_usd": format_usd(cost_pusd),
     }
 
@@ -195,6 +206,28 @@ def matrix_cell(trial: TrialRow) -> dict[str, Any]:
         "reason": trial.reason,
         "agent_outcome": trial.agent_outcome,
     }
+
+
+def steps_counts(trial: TrialRow) -> dict[str, int | None]:
+    """Returns how many steps ran, of how many: a mean over fewer steps than there are must show it.
+
+    None for a task without steps.
+    """
+    steps = trial.steps
+    run, total = (None, None) if steps is None else (len(steps["items"]), steps["total"])
+    return {"steps_run": run, "steps_total": total}
+
+
+def steps_object(trial: TrialRow) -> dict[str, Any] | None:
+    """Returns the steps that ran, in their order, and how the reward follows from them; None without steps."""
+    if trial.steps is None:
+        return None
+    return {"strategy": trial.steps["strategy"], "items": trial.steps["items"]}
+
+
+def kept_object(trial: TrialRow) -> dict[str, Any] | None:
+    """Returns until when and on which machine the Trial's sandbox is kept, or None."""
+    return None if trial.kept_until is None else {"until": wire_time(trial.kept_until), "host": trial.kept_on}
 
 
 def trial_object(trial: TrialRow, kind: str) -> dict[str, Any]:
@@ -214,6 +247,8 @@ def trial_object(trial: TrialRow, kind: str) -> dict[str, Any]:
         "reason_detail": trial.reason_detail,
         "message": trial.message,
         "agent_outcome": trial.agent_outcome,
+        **steps_counts(trial),
+        "kept": kept_object(trial),
         "created_at": wire_time(trial.created_at),
         "started_at": wire_time(trial.started_at),
         "finished_at": wire_time(trial.finished_at),
@@ -227,6 +262,7 @@ def trial_result_object(
     return {
         **trial_object(trial, kind),
         "structured_result": trial.structured,
+        "steps": steps_object(trial),
         "verifier": trial.verifier,
         "timings_s": trial.timings,
         "usage": NO_USAGE,

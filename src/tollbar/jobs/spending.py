@@ -12,7 +12,7 @@ from tollbar.access.principal import Principal
 from tollbar.budget import limits as project_limits
 from tollbar.budget.limits import Today
 from tollbar.datasets.schemas import Selection
-from tollbar.jobs import limits
+from tollbar.jobs import limits, schemas
 from tollbar.jobs.submission import Submission
 from tollbar.jobs.tables import JobRow
 from tollbar.kit.money import format_usd
@@ -79,6 +79,7 @@ async def dry_run(
         "max_cost_per_trial_usd": None if caps.trial_pusd is None else format_usd(caps.trial_pusd),
         "project_day": today.wire(),
         "allow_base_substitution": job.allow_base_substitution,
+        "execution": schemas.execution_object(job),
         "worst_case_usd": format_usd(worst),
         "worst_case_total_usd": format_usd(whole if caps.job_pusd is None else min(whole, caps.job_pusd)),
         "refused": plan.refused[:100],

@@ -22,6 +22,7 @@ from tollbar.jobs.errors import (
     UnsupportedCapability,
     UnsupportedTaskForm,
 )
+from tollbar.jobs.forms import AskedForm
 from tollbar.kit.errors import InvalidRequest
 from tollbar.kit.jsonio import canonical_sha256
 from tollbar.kit.money import format_usd, parse_usd
@@ -30,6 +31,8 @@ MIN_CAP_USD: Final = "0.000001"
 MAX_CAP_USD: Final = "100000"
 _CAPS: Final = ("max_cost_usd", "max_cost_per_trial_usd")
 MAX_ATTEMPTS: Final = 100
+MAX_KEEP_S: Final = 7 * 86400.0
+"""The longest that a sandbox is kept."""
 
 _SELECTORS: Final = ("dataset", "dataset_ref", "task_ref")
 _KNOWN: Final = frozenset(
@@ -41,6 +44,20 @@ _KNOWN: Final = frozenset(
 )  # fmt: skip
 _ELSEWHERE: Final = ("source_train_job_id", "source_train_trial_id", "image", "trials", "spec", "retry_of")
 _OTHER_TYPES: Final = frozenset({"train", "inference", "sandbox"})
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How Trials run: times in seconds, and the form of their sandboxes (`forms.AskedForm`)."""
+
+    timeout_s: float | None = None
+    sandbox_form: AskedForm = AskedForm.AUTO
+    keep_failed_s: float = 0.0
+
+    @property
+    def asked_form(self) -> str | None:
+        """Returns the form, None where the choice is left to the server."""
+        return None if self.sandbox_form is AskedForm.AUTO else self.sandbox_form.value
 
 
 @dataclass(frozen=True)
@@ -62,7 +79,7 @@ class Submission:
     """The most that all tries of one Trial may cost together."""
     seed: int | None
     priority: int
-    timeout_s: float | None
+    execution: Execution
     allow_base_substitution: bool | None
     dry_run: bool
 
@@ -80,7 +97,9 @@ class Submission:
             **{name: None if cap is None else format_usd(cap) for name, cap in zip(_CAPS, self._caps, strict=True)},
             "seed": self.seed,
             "priority": self.priority,
-            "timeout_sec": self.timeout_s,
+            "timeout_sec": self.execution.timeout_s,
+            "sandbox_form": self.execution.asked_form,
+            "keep_failed_sec": self.execution.keep_failed_s or None,
             "allow_base_substitution": self.allow_base_substitution,
         }
         return {name: value for name, value in whole.items() if value is not None}
@@ -126,7 +145,7 @@ def read(request: Mapping[str, Any]) -> Submission:
         trial_cap_pusd=_cap(given, "max_cost_per_trial_usd"),
         seed=_seed(given),
         priority=_priority(given.get("priority", 0)),
-        timeout_s=_timeout(given.get("execution", {})),
+        execution=_execution(given.get("execution", {})),
         allow_base_substitution=_flag(given, "allow_base_substitution"),
         dry_run=_flag(given, "dry_run") or False,
     )
@@ -237,19 +256,34 @@ def _priority(value: Any) -> int:
     return value
 
 
-def _timeout(value: Any) -> float | None:
-    if not isinstance(value, dict) or set(value) - {"timeout_sec", "delete_delay_sec"}:
-        raise InvalidRequest(
-            [{"path": "execution", "problem": "must be an object of timeout_sec and delete_delay_sec"}]
-        )
+def _execution(value: Any) -> Execution:
+    known = ("timeout_sec", "sandbox_form", "keep_failed_sec", "delete_delay_sec")
+    if not isinstance(value, dict) or set(value) - set(known):
+        raise InvalidRequest([{"path": "execution", "problem": f"must be an object of {', '.join(known)}"}])
     if value.get("delete_delay_sec", 0) != 0:
-        raise UnsupportedCapability("Keeping sandboxes (execution.delete_delay_sec) is not in this version.")
-    timeout = value.get("timeout_sec")
-    if timeout is None:
+        raise UnsupportedCapability(
+            "Not every sandbox can be kept (execution.delete_delay_sec); execution.keep_failed_sec keeps those of"
+            " Trials that did not pass."
+        )
+    form = value.get("sandbox_form")
+    if form is not None and form not in list(AskedForm):
+        problem = f"must be one of {', '.join(AskedForm)}"
+        raise InvalidRequest([{"path": "execution.sandbox_form", "problem": problem}])
+    timeout_s = _seconds(value, "timeout_sec", 7 * 86400)
+    keep_s = _seconds(value, "keep_failed_sec", MAX_KEEP_S, least=0)
+    return Execution(timeout_s, AskedForm(form or AskedForm.AUTO), keep_s or 0.0)
+
+
+def _seconds(execution: Mapping[str, Any], name: str, most: float, *, least: float | None = None) -> float | None:
+    """Reads a time: above 0, or from `least` on, and at most `most`."""
+    value = execution.get(name)
+    if value is None:
         return None
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout <= 7 * 86400:
-        raise InvalidRequest([{"path": "execution.timeout_sec", "problem": "must be a number of seconds above 0"}])
-    return float(timeout)
+    fine = not isinstance(value, bool) and isinstance(value, int | float)
+    if not fine or not (value > 0 if least is None else value >= least) or not value <= most:
+        problem = f"must be a number of seconds, at most {most:g}"
+        raise InvalidRequest([{"path": f"execution.{name}", "problem": problem}])
+    return float(value)
 
 
 def _flag(given: Mapping[str, Any], name: str) -> bool | None:

@@ -96,7 +96,7 @@ async def _resolve(
     runner = await runners.resolve(session, wanted.runner or profile.runner or "envhub/base@main")
     await _agree(session, profile.name, profile.runner, wanted.runner)
     params = _params(profile.agent, profile.params, wanted.params, chosen)
-    refused = _refusals(context, chosen, params, oracle=ADAPTERS[profile.agent].uses_solution)
+    refused = _refusals(context, chosen, params, profile.agent, wanted.execution.sandbox_form)
     job_id, ref = new_id("job"), chosen.dataset_ref()
     job = JobRow(
         id=job_id,
@@ -122,7 +122,9 @@ async def _resolve(
         seed=wanted.seed,
         rank_priority=1000 - wanted.priority,
         max_running=context.max_running,
-        timeout_s=wanted.timeout_s,
+        timeout_s=wanted.execution.timeout_s,
+        sandbox_form=wanted.execution.sandbox_form.value,
+        keep_failed_s=wanted.execution.keep_failed_s,
         allow_base_substitution=(
             runner.allow_base_substitution if wanted.allow_base_substitution is None else wanted.allow_base_substitution
         ),
@@ -154,14 +156,13 @@ def _task_row(job_id: str, seq: int, task: SelectedTask) -> JobTaskRow:
 
 
 def _refusals(
-    context: JobsContext, chosen: Selection, params: Mapping[str, Any], *, oracle: bool
+    context: JobsContext, chosen: Selection, params: Mapping[str, Any], agent: str, form: str
 ) -> list[dict[str, str]]:
     """Returns the tasks of which no Trial could start, each with the reason; raises when it is all of them."""
     if context.capabilities is None:
         return []
-    found = [
-        (task.name, refusals.check(task.needs, context.capabilities, params, oracle=oracle)) for task in chosen.tasks
-    ]
+    can, oracle = context.capabilities, ADAPTERS[agent].uses_solution
+    found = [(task.name, refusals.check(task.needs, can, params, oracle=oracle, form=form)) for task in chosen.tasks]
     refused = [{"task": name, **asdict(why)} for name, why in found if why is not None]
     if len(refused) == len(chosen.tasks):
         raise UnsupportedCapability(f"None of the tasks can run here: {refused[0]['message']}", refused=refused[:100])

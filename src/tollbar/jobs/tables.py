@@ -56,6 +56,10 @@ class JobRow(Base):
     max_running: Mapped[int]
     timeout_s: Mapped[float | None] = mapped_column(Double())
     allow_base_substitution: Mapped[bool]
+    sandbox_form: Mapped[str] = mapped_column(server_default="auto")
+    """What the Job asks of the form of its sandboxes: `auto`, `one_shot` or `held`."""
+    keep_failed_s: Mapped[float] = mapped_column(Double(), server_default="0")
+    """How long the sandbox of a Trial that did not pass is kept; 0: it goes at once."""
     budget_id: Mapped[str]
     trial_cap_pusd: Mapped[int | None]
     """What all tries of one Trial may spend together, where the submission says so."""
@@ -96,6 +100,7 @@ class TrialRow(Base):
         Index("ix_trial_live", "state", "job_id", "seq", postgresql_where=text(_LIVE_TRIAL)),
         Index("ix_trial_project_newest", "project_id", "id"),
         Index("ix_trial_failed", "job_id", "reason", postgresql_where=text("state = 'failed'")),
+        Index("ix_trial_kept", "project_id", "kept_until", postgresql_where=text("kept_until IS NOT NULL")),
         CheckConstraint(
             "state IN ('pending', 'admitted', 'starting', 'running', 'verifying', 'stopping', 'succeeded', 'failed',"
             " 'cancelled')",
@@ -136,6 +141,11 @@ class TrialRow(Base):
     flags: Mapped[list[str]] = mapped_column(server_default=text("'{}'"))
     refusals: Mapped[list[Any]] = mapped_column(server_default=text("'[]'"))
     sealed_sha256: Mapped[str | None]
+    steps: Mapped[dict[str, Any] | None] = mapped_column(JSONB())
+    """Of a task with steps: how many there are, the strategy, and each that ran with what came of it."""
+    kept_until: Mapped[datetime | None]
+    kept_on: Mapped[str | None]
+    """The machine on which the sandbox is kept."""
     created_at: Mapped[datetime]
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]

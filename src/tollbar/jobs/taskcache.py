@@ -63,16 +63,20 @@ class TaskCache:
                 found = self._images[key] = await self.provider.build(spec)
             return found
 
-    async def input_layer(self, local: LocalTask, source: str, target: str) -> Path:
-        """Returns a layer that holds the task's folder `source` at the absolute path `target`."""
+    async def input_layer(self, local: LocalTask, source: str, target: str, *, over: bool = False) -> Path:
+        """Returns a layer that holds the task's folder `source` at the absolute path `target`.
+
+        Nothing of lower layers shows through it, unless it is meant to lie `over` them.
+        """
 
         def fill(layer: Path) -> None:
             place = layer / target.lstrip("/")
             shutil.copytree(local.folder / source, place, symlinks=True)
-            # Nothing of lower layers shows through: what an agent left at that path is no part of the input.
-            os.setxattr(place, "user.overlay.opaque", b"y")
+            if not over:
+                # What an agent left at that path is no part of the input.
+                os.setxattr(place, "user.overlay.opaque", b"y")
 
-        return await self.provider.layer(f"input:{local.key}:{source}:{target}", fill)
+        return await self.provider.layer(f"input:{local.key}:{source}:{target}{':over' if over else ''}", fill)
 
 
 def _unpack(files: Mapping[str, bytes], folder: Path) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tollbar.agents.adapter import Adapter
+from tollbar.agents.registry import ADAPTERS
 from tollbar.artifacts.blobs import BlobStore
 from tollbar.budget.schemas import Chain, trial_budget_id
 from tollbar.db.session import Database
@@ -49,6 +51,8 @@ class TrialTools:
     kept: dict[tuple[str, int], Sandbox] = field(default_factory=dict[tuple[str, int], Sandbox])
     """Sandboxes of shared-mode Trials between their two steps, by (trial, try)."""
     line: Line = field(default_factory=Line)
+    adapters: Mapping[str, Adapter] = field(default_factory=lambda: ADAPTERS)
+    """How agents are run, by their names."""
 
     def trial_left(self) -> None:
         """Calls for further Trials when the line in front of the slots runs out."""

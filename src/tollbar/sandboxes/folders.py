@@ -193,10 +193,11 @@ def copy_into(source: Path, dest_fd: int, identity: Identity) -> None:
     """
     with os.scandir(source) as entries:
         for entry in entries:
-            _copy_entry(entry, dest_fd, identity)
+            copy_entry(entry, dest_fd, identity)
 
 
-def _copy_entry(entry: os.DirEntry[str], dest_fd: int, identity: Identity) -> None:
+def copy_entry(entry: os.DirEntry[str], dest_fd: int, identity: Identity) -> None:
+    """Copies one member of a host folder of ours into an open folder that has none of its name."""
     mode = entry.stat(follow_symlinks=False).st_mode
     if stat.S_ISLNK(mode):
         os.symlink(Path(entry.path).readlink(), entry.name, dir_fd=dest_fd)

@@ -274,6 +274,13 @@ class Sandbox(Protocol):
         """
         ...
 
+    async def add(self, source: Path, dest: str) -> None:
+        """Lays a copy of the host folder `source` over the folder `dest`, while no process lives.
+
+        What has another name stays; what is in the way of a copied file or folder is removed, never followed.
+        """
+        ...
+
     async def seal(self, paths: Sequence[ArtifactPath], limits: SealLimits, store: StoreFile) -> Seal:
         """Seals declared paths while no process lives."""
         ...

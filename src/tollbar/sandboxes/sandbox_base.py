@@ -29,11 +29,12 @@ from tollbar.sandboxes.interface import (
 from tollbar.sandboxes.process import Running
 from tollbar.sandboxes.seal import read_file_overlay, seal_overlay
 from tollbar.sandboxes.starter import Starter
-from tollbar.sandboxes.upper import components, replace_folder
+from tollbar.sandboxes.upper import add_folder, components, replace_folder
 
 START_TIMEOUT_S: Final = 10.0
 _KILLED: Final = 137
 _SAID_BYTES: Final = 2048
+_Change = Callable[[Path, Sequence[Path], str, Path, Identity, Path], None]
 _KERNEL_FOLDERS: Final = ("/proc", "/dev")
 
 
@@ -171,6 +172,13 @@ class BwrapSandbox(ABC):
         Raises `RuntimeError` while a process lives, `ValueError` for a path that is not below the root or that the
         base binds.
         """
+        await self._change(replace_folder, source, dest)
+
+    async def add(self, source: Path, dest: str) -> None:
+        """Lays a copy of the host folder `source` over `dest`; raises as `put`."""
+        await self._change(add_folder, source, dest)
+
+    async def _change(self, change: _Change, source: Path, dest: str) -> None:
         await self._require_still()
         path = f"/{'/'.join(components(dest))}"
         bound = (*_KERNEL_FOLDERS, *(inside for _, inside in self._root.binds))
@@ -179,7 +187,7 @@ class BwrapSandbox(ABC):
             raise ValueError(msg)
         await self._unmount()
         setting, root = self._setting, self._root
-        await asyncio.to_thread(replace_folder, root.upper, root.lowers, dest, source, setting.identity, setting.spare)
+        await asyncio.to_thread(change, root.upper, root.lowers, dest, source, setting.identity, setting.spare)
 
     async def seal(self, paths: Sequence[ArtifactPath], limits: SealLimits, store: StoreFile) -> Seal:
         """Seals the declared paths as the overlay shows them; a relative one counts from the working directory."""

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from tollbar.sandboxes.folders import copy_into, open_folder, remove_entry
+from tollbar.sandboxes.folders import copy_entry, copy_into, open_folder, remove_entry
 from tollbar.sandboxes.identity import Identity
 
 OPAQUE: Final = "user.overlay.opaque"
@@ -127,3 +127,33 @@ def _mode(lowers: Sequence[Path], parts: Sequence[str]) -> int:
         if facts is not None and facts is not _NO_FOLDER:
             return stat.S_IMODE(facts.st_mode)
     return _FOLDER_MODE
+
+
+def add_folder(upper: Path, lowers: Sequence[Path], path: str, source: Path, identity: Identity, spare: Path) -> None:
+    """Lays a copy of the host folder `source` over what is at `path`; only what has the same name is replaced.
+
+    A folder stays with all else that is in it; a link or a file in the place of a folder is removed, never followed.
+    """
+    parts = components(path)
+    folder = _walk(upper, lowers, parts, identity)
+    try:
+        _add(lowers, parts, source, folder, identity, spare)
+    finally:
+        os.close(folder)
+
+
+def _add(
+    lowers: Sequence[Path], parts: Sequence[str], source: Path, folder: int, identity: Identity, spare: Path
+) -> None:
+    with os.scandir(source) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                inside = (*parts, entry.name)
+                child = _step(folder, entry.name, _mode(lowers, inside), identity)
+                try:
+                    _add(lowers, inside, Path(entry.path), child, identity, spare)
+                finally:
+                    os.close(child)
+            else:
+                remove_entry(entry.name, folder, spare)
+                copy_entry(entry, folder, identity)

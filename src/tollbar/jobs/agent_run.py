@@ -1,0 +1,167 @@
+"""One run of the agent in its sandbox: made ready, run, its processes ended, what it left collected and sealed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tollbar.agents.adapter import AgentPlan, AgentTask
+from tollbar.artifacts.schemas import NewArtifact
+from tollbar.jobs import evidence, forms, phase
+from tollbar.jobs.leases import Meter
+from tollbar.jobs.parts import Part
+from tollbar.jobs.phase import Environment, PhaseFailed
+from tollbar.jobs.retries import Failure
+from tollbar.jobs.states import AgentOutcome, Reason
+from tollbar.jobs.taskcache import LocalTask
+from tollbar.jobs.tools import TrialTools, WorkingSet
+from tollbar.sandboxes.errors import EnvironmentRefused, EnvironmentStartFailed
+from tollbar.sandboxes.interface import ExecResult, Form, Purpose, Sandbox, SandboxName, SandboxSpec, Seal
+
+
+@dataclass(frozen=True)
+class AgentRun:
+    """One run of the agent: everything that was decided before it starts."""
+
+    found: WorkingSet
+    local: LocalTask
+    part: Part
+    environment: Environment
+    plan: AgentPlan
+    form: Form
+    timeout_s: float
+    log: Path
+
+    @property
+    def log_name(self) -> str:
+        """Returns under which name the Trial shows the log."""
+        return f"{self.part.prefix}agent/{self.plan.log}"
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How the agent ended, and what the collect hooks came to; times in seconds."""
+
+    agent: ExecResult | None
+    hooks: list[dict[str, Any]]
+    timings: Mapping[str, float]
+
+    @property
+    def outcome(self) -> AgentOutcome:
+        if self.agent is None or self.agent.exit_code == 0:
+            return AgentOutcome.COMPLETED
+        return AgentOutcome.TIMEOUT if self.agent.timed_out else AgentOutcome.NONZERO_EXIT
+
+    @property
+    def flags(self) -> list[str]:
+        return ["collect_hook_failed"] if any(hook["exit_code"] != 0 for hook in self.hooks) else []
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """What a run left: the seal, its manifest among the blobs, and the artifacts by their names on the Trial."""
+
+    seal: Seal
+    manifest_blob: str
+    items: list[NewArtifact]
+    seal_s: float
+
+    @property
+    def refusals(self) -> list[dict[str, str]]:
+        return [{"name": refusal.name, "reason": refusal.reason} for refusal in self.seal.refusals]
+
+
+def prepared(tools: TrialTools, found: WorkingSet, local: LocalTask, part: Part, environment: Environment) -> AgentRun:
+    """Returns a run of a part of a task. Raises `AgentSetupFailed`, `EnvironmentRefused` (a form that cannot do it)."""
+    task = AgentTask(
+        instruction=part.task.instruction_of(part.step).text,
+        has_solution=part.task.has_solution(part.step),
+        solution_env=phase.variables_of(found, part.task.solution_env()),
+        workdir=environment.workdir,
+    )
+    plan = tools.adapters[found.job.agent].plan(task, found.job.params)
+    held = forms.held_for(local.needs, plan)
+    if found.job.sandbox_form == forms.AskedForm.ONE_SHOT and held is not None:
+        raise EnvironmentRefused("key", f"execution.sandbox_form one_shot: {held} needs a held sandbox.")
+    form = forms.agent_form(found.job.sandbox_form, local.needs, plan)
+    step = "" if part.step is None else f"{part.number}-"
+    log = tools.logs / f"{found.trial.id}-{found.try_no}-{step}agent"
+    return AgentRun(found, local, part, environment, plan, form, phase.agent_timeout_s(tools, found, part), log)
+
+
+async def new_sandbox(tools: TrialTools, run: AgentRun) -> Sandbox:
+    """Makes the agent's sandbox; only the oracle's has the solution, which a task with steps gets step by step."""
+    folder = run.part.task.solution_folder() if run.plan.needs_solution and run.part.step is None else None
+    environment = run.environment
+    return await tools.provider.create(
+        SandboxSpec(
+            name=SandboxName(run.found.trial.id, run.found.try_no, Purpose.AGENT),
+            owner=tools.executor_id,
+            form=run.form,
+            image=environment.image,
+            workdir=environment.workdir,
+            env=environment.env,
+            limits=environment.limits,
+            inputs=() if folder is None else (await tools.tasks.input_layer(run.local, folder, "/solution"),),
+            directories=(environment.workdir, "/logs/agent", "/logs/artifacts"),
+        )
+    )
+
+
+async def set_up(run: AgentRun, sandbox: Sandbox) -> None:
+    """Makes the agent ready. Raises `PhaseFailed` with `AGENT_SETUP_FAILED` when a command of its set-up fails."""
+    for argv in run.plan.setup:
+        result = await sandbox.exec(argv, env=run.plan.env, timeout_s=run.plan.setup_timeout_s)
+        phase.check_memory(result, run.environment)
+        if result.timed_out:
+            text = phase.timer_message("agent's set-up", result, run.plan.setup_timeout_s)
+            raise PhaseFailed(Failure(Reason.AGENT_SETUP_FAILED, "timeout", text))
+        if result.exit_code != 0:
+            text = f"The agent could not be made ready: {phase.how_it_failed(result)}"
+            raise PhaseFailed(Failure(Reason.AGENT_SETUP_FAILED, "install", text))
+
+
+async def execute(tools: TrialTools, run: AgentRun, sandbox: Sandbox, meter: Meter, started: float) -> Ran:
+    """Runs the agent and then, its processes dead, the collect hooks; afterwards nothing lives in there."""
+    prepared_at = tools.clock.monotonic()
+    agent: ExecResult | None = None
+    if run.plan.argv is not None:
+        work = sandbox.exec(run.plan.argv, env=run.plan.env, timeout_s=run.timeout_s, output=run.log)
+        agent = await meter.run(work)
+    await sandbox.kill()
+    phase.check_memory(agent, run.environment)
+    ran_at = tools.clock.monotonic()
+    # Best effort: what a hook did not collect shows as missing, and its end is kept with the seal.
+    wanted = run.part.task.collect_hooks(run.part.step)
+    hooks = [await _hook(sandbox, meter, hook.command, hook.timeout_s) for hook in wanted]
+    if hooks:
+        await sandbox.kill()
+    return Ran(agent, hooks, {"prepare": round(prepared_at - started, 3), "agent": round(ran_at - prepared_at, 3)})
+
+
+async def _hook(sandbox: Sandbox, meter: Meter, command: str, timeout_s: float) -> dict[str, Any]:
+    try:
+        ended = await meter.run(sandbox.exec(("sh", "-c", command), timeout_s=timeout_s))
+    except EnvironmentStartFailed as error:
+        # The sandbox worked before the agent had it: no fault of the infrastructure that another try would mend.
+        return {"exit_code": None, "timed_out": False, "message": error.message}
+    return {"exit_code": ended.exit_code, "timed_out": ended.timed_out}
+
+
+async def sealed(tools: TrialTools, run: AgentRun, sandbox: Sandbox) -> Sealed:
+    """Seals the declared artifacts and logs, while no process lives; the run's log file is stored and gone then."""
+    started = tools.clock.monotonic()
+    seal = await sandbox.seal(evidence.agent_paths(run.part), tools.seal_limits, tools.blobs.put_fd)
+    manifest_blob = await tools.blobs.put_bytes(seal.manifest)
+    items = evidence.archived(evidence.agent_artifacts(seal), run.part)
+    items = await evidence.with_log(tools.blobs, items, run.log_name, run.log)
+    return Sealed(seal, manifest_blob, items, round(tools.clock.monotonic() - started, 3))
+
+
+def message(run: AgentRun, ran: Ran) -> str | None:
+    """Returns which timer ended the agent, or None."""
+    if ran.agent is None or not ran.agent.timed_out:
+        return None
+    return phase.timer_message("agent's", ran.agent, run.timeout_s)
