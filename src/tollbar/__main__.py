@@ -21,6 +21,11 @@ APP_COMMANDS: Final = (
 
 APP_NOUNS: Final = (
     (
+        "storage",
+        "What takes disk on the server, and what may go.",
+        {"show": "tollbar.app.storage:show", "prune": "tollbar.app.storage:prune"},
+    ),
+    (
         "vault",
         "Secrets of this installation, written and never shown.",
         {

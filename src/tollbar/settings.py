@@ -54,6 +54,20 @@ class Settings(BaseSettings):
     dead_after_s: Annotated[
         float, Field(gt=0, description="Seconds without a beat after which a worker's work is handed over.")
     ] = 30.0
+    keep_artifacts_days: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            description="Days after a Job's end for which files of its Trials are kept; later they are removed, and "
+            "the Trials cannot be graded again. Absent: for ever.",
+        ),
+    ] = None
+    keep_engine_days: Annotated[
+        int, Field(ge=1, description="Days for which rows of the engine about ended work are kept.")
+    ] = 7
+    keep_cache_days: Annotated[
+        int, Field(ge=2, description="Days for which an unused task stays unpacked on a machine.")
+    ] = 7
     requests_per_minute: Annotated[int, Field(ge=1, description="Requests a minute for one key.")] = 200
 
     @model_validator(mode="after")

@@ -19,6 +19,7 @@ ANYWHERE: Final = {
 OWN: Final = {
     "db/migrate.py": "locks and reads the version of the schema; there is no actor yet",
     "db/dump.py": "asks a server for its version and counts rows of every table; of no user",
+    "db/sizes.py": "asks the database for the sizes of tables; of no user",
     "db/embedded.py": "asks the server that it started whether it answers",
     "engine/migrate.py": "makes the engine's schema; there is no actor yet",
     "engine/liveness.py": "beats, the reaper's lock: rows about workers, of no user",

@@ -12,7 +12,7 @@ from tollbar.artifacts.blobs import BlobStore
 from tollbar.artifacts.errors import BlobMissing
 from tollbar.datasets import store as dataset_rows
 from tollbar.db.session import Database
-from tollbar.jobs import store as job_rows
+from tollbar.jobs import statements as job_rows
 
 _HASH: Final = re.compile(rb"[0-9a-f]{64}")
 _AT_ONCE: Final = 32

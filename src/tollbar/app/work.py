@@ -14,6 +14,7 @@ import structlog
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from tollbar.app.installation import Installation, made
+from tollbar.app.retention import Leftovers, Patient, Retention
 from tollbar.budget import service as budget
 from tollbar.db.session import open_database
 from tollbar.engine.dbos_engine import DbosEngine
@@ -35,6 +36,7 @@ _PUMP_S: Final = 0.5
 _RECONCILE_BEATS: Final = 5
 """Two passes find what nobody drives: at the defaults within a minute."""
 _REAP_SANDBOXES_S: Final = 60.0
+_HOUSEKEEPING_S: Final = 3600.0
 _BEAT_CONNECTIONS: Final = 5
 
 _log = structlog.get_logger()
@@ -73,6 +75,7 @@ async def start_work(stack: AsyncExitStack, installation: Installation, *, grace
         clock=clock,
         alone=installation.alone,
         loops=loops,
+        keep_days=installation.settings.keep_engine_days,
     )
     stack.push_async_callback(process.stop, grace_s)
     await process.start([CONTROL, BRANCHES, *map(trials, backends)])
@@ -136,6 +139,12 @@ def _worker(
 def _loops(installation: Installation, engine: DbosEngine, recovery: Recovery, provider: BwrapProvider) -> list[Loop]:
     """Returns the periodic work of the layers above the engine; the pump comes first."""
     database, clock = installation.database, installation.clock
+    settings = installation.settings
+    housekeeping = Patient(
+        Retention(database, installation.blobs, clock, settings.keep_artifacts_days),
+        Leftovers(database, installation.data_dir, clock, settings.keep_cache_days),
+        clock,
+    )
 
     async def held_by_all(session: AsyncSession) -> int:
         return await capacity(session, provider.name)
@@ -148,6 +157,7 @@ def _loops(installation: Installation, engine: DbosEngine, recovery: Recovery, p
     return [
         Loop("pump", _PUMP_S, pump.run_once, clock=clock),
         Loop("reconciler", reconcile_s, under_lock(database, Lock.RECONCILER, recovery.reconcile), clock=clock),
+        Loop("housekeeping", _HOUSEKEEPING_S, housekeeping.run_once, clock=clock),
         Loop("sandboxes", _REAP_SANDBOXES_S, reap, clock=clock),
     ]
 

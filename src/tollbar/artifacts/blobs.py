@@ -6,16 +6,22 @@ import asyncio
 import hashlib
 import os
 import re
-from collections.abc import AsyncIterator, Generator, Iterator
+import time
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from obstore.exceptions import BaseError
 from obstore.store import LocalStore, ObjectStore
 
 from tollbar.artifacts.errors import BlobMissing, StoreUnreachable
+from tollbar.kit.clock import Clock, SystemClock
+
+if TYPE_CHECKING:
+    from obstore import ObjectMeta
 
 _CHUNK: Final = 1 << 20
 _SMALL_BYTES: Final = 4 << 20
@@ -23,6 +29,11 @@ _SMALL_BYTES: Final = 4 << 20
 _PARTS_AT_ONCE: Final = 2
 """Parts of 5 MiB that are on their way to the store while a large file is read."""
 _PROBE: Final = "probe"
+
+RENEWED_AFTER: Final = timedelta(hours=1)
+"""An older blob is written again when somebody stores the same bytes: so it is young when its row is committed."""
+_DEAD_SWEEP: Final = timedelta(minutes=10)
+_SWEEP_STEP_S: Final = 0.02
 
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
@@ -35,6 +46,8 @@ class BlobStore:
     """
 
     store: ObjectStore
+    clock: Clock = field(default_factory=SystemClock)
+    """Tells how old a blob is; the store's own clock is within minutes of it."""
 
     async def check(self) -> None:
         """Returns when the store takes and gives bytes; writes one small object of a fixed name."""
@@ -48,30 +61,22 @@ class BlobStore:
         Memory does not grow with the file. Raises `ValueError` when the file ends early or changes meanwhile.
         """
         if size <= _SMALL_BYTES:
-            data = b"".join(_read(descriptor, size))
-            name = hashlib.sha256(data).hexdigest()
-            if not self._has(name, size):
-                with _reached():
-                    self.store.put(_path(name), data)
-            return name
+            return self._put(b"".join(_read(descriptor, size)))
         name = _hash(descriptor, size)
-        if not self._has(name, size):
-            with _reached():
-                content = _checked(descriptor, size, name)
-                self.store.put(_path(name), content, max_concurrency=_PARTS_AT_ONCE)
+
+        def write() -> None:
+            self.store.put(_path(name), _checked(descriptor, size, name), max_concurrency=_PARTS_AT_ONCE)
+
+        self._keep(name, size, write)
         return name
 
     async def put_bytes(self, data: bytes) -> str:
         """Stores bytes and returns their SHA-256."""
-        name = hashlib.sha256(data).hexdigest()
-        if not await asyncio.to_thread(self._has, name, len(data)):
-            with _reached():
-                await self.store.put_async(_path(name), data)
-        return name
+        return await asyncio.to_thread(self._put, data)
 
     async def exists(self, sha256: str) -> bool:
         """Says whether the blob is stored; its bytes are not read."""
-        return await asyncio.to_thread(self._has, sha256, None)
+        return await asyncio.to_thread(self._head, sha256) is not None
 
     async def get(self, sha256: str) -> bytes:
         """Returns a whole blob, checked against its hash; raises `BlobMissing`."""
@@ -113,14 +118,46 @@ class BlobStore:
         if digest.hexdigest() != sha256:
             raise BlobMissing(sha256)
 
-    def _has(self, sha256: str, size: int | None) -> bool:
-        """Says whether the blob is there; one of another size was damaged by a crash and is written anew."""
+    def _put(self, data: bytes) -> str:
+        name = hashlib.sha256(data).hexdigest()
+        self._keep(name, len(data), lambda: self.store.put(_path(name), data))
+        return name
+
+    def _keep(self, name: str, size: int, write: Callable[[], object]) -> None:
+        """Writes a blob unless it is there, and makes sure that no sweep takes away what is.
+
+        What is there becomes young again, and a sweep removes nothing young (`sweep.py`, where the order of steps is
+        explained). One of another size was damaged by a crash and is written anew.
+        """
+        found = self._head(name)
+        with _reached():
+            if found is None:
+                write()
+                return
+            if found["size"] != size or self.clock.now() - found["last_modified"] > RENEWED_AFTER:
+                write()
+            self._wait_for_sweep(name)
+        if self._head(name) is None:
+            with _reached():
+                write()
+
+    def _wait_for_sweep(self, name: str) -> None:
+        """Returns when no sweep is at this blob; one that died there is not waited for."""
+        while True:
+            try:
+                mark = self.store.head(sweep_mark(name))
+            except FileNotFoundError:
+                return
+            if self.clock.now() - mark["last_modified"] > _DEAD_SWEEP:
+                return
+            time.sleep(_SWEEP_STEP_S)
+
+    def _head(self, sha256: str) -> ObjectMeta | None:
         try:
             with _reached(sha256):
-                found = self.store.head(_path(sha256))
+                return self.store.head(_path(sha256))
         except BlobMissing:
-            return False
-        return size is None or found["size"] == size
+            return None
 
 
 def local_blobs(root: Path) -> BlobStore:
@@ -144,6 +181,16 @@ def _reached(sha256: str | None = None) -> Generator[None]:
 
 def _first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0][:300]
+
+
+def sweep_mark(sha256: str) -> str:
+    """Returns the name of the object that is there while a sweep looks at a blob and removes it."""
+    return f"sweeping/{sha256}"
+
+
+def blob_path(sha256: str) -> str:
+    """Returns the name of a blob's object. Raises `BlobMissing` for what is no hash."""
+    return _path(sha256)
 
 
 def _path(sha256: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from sqlalchemy import delete, select
+from sqlalchemy import delete, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -57,3 +57,19 @@ async def blobs(session: AsyncSession) -> set[str]:
     """Returns the blobs that artifacts of any project name and that must be there."""
     query = select(ArtifactRow.sha256).where(ArtifactRow.sha256.is_not(None), ArtifactRow.state != "expired").distinct()
     return {name for name in await session.scalars(query) if name is not None}
+
+
+async def expire(session: AsyncSession, trial_ids: Sequence[str]) -> None:
+    """Takes the content away from all artifacts of those Trials; their names, sizes and hashes stay."""
+    await session.execute(
+        update(ArtifactRow)
+        .where(ArtifactRow.trial_id.in_(trial_ids), ArtifactRow.state == "available")
+        .values(state="expired", upload_state="deleted")
+    )
+
+
+async def sums(session: AsyncSession) -> list[tuple[str, str, int, int]]:
+    """Returns (kind, state, number, bytes) over the artifacts of all projects; bytes shared by several count again."""
+    kind, state = ArtifactRow.kind, ArtifactRow.state
+    query = select(kind, state, func.count(), func.sum(ArtifactRow.size)).group_by(kind, state).order_by(kind, state)
+    return [(row[0], row[1], row[2], int(row[3] or 0)) for row in await session.execute(query)]

@@ -51,12 +51,16 @@ class WorkerProcess:
         clock: Clock,
         alone: bool,
         loops: Sequence[Loop],
+        keep_days: int = 7,
     ) -> WorkerProcess:
-        """Builds the process's own loops; `loops` are those of higher layers (pump, reconciler, ...)."""
+        """Builds the process's own loops; `loops` are those of higher layers (pump, reconciler, ...).
+
+        `keep_days` is how long the engine's rows of ended work stay.
+        """
         ticks, database = worker.intervals, worker.database
         reaper = Reaper(database, engine, worker.executor_id, ticks, hand_over, clock, alone)
         audit = Audit(engine, worker.executor_id, hand_over)
-        retention = Retention(database, engine, clock)
+        retention = Retention(database, engine, clock, keep_days)
         own = [
             Loop("reaper", ticks.beat_s, reaper.reap, clock=clock),
             Loop("audit", ticks.audit_s, audit.look, clock=clock),

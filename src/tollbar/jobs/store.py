@@ -377,13 +377,3 @@ async def all_trials(session: AsyncSession, actor: Principal, job_id: str, limit
         .limit(limit)
     )
     return list(await session.scalars(query))
-
-
-async def task_blobs(session: AsyncSession) -> set[str]:
-    """Returns the blobs with the files of tasks of any Job."""
-    return set(await session.scalars(select(JobTaskRow.files_sha256).distinct()))
-
-
-async def manifest_blobs(session: AsyncSession) -> set[str]:
-    """Returns the blobs with the manifests of all seals."""
-    return set(await session.scalars(select(SealRow.manifest_blob).distinct()))
