@@ -384,3 +384,40 @@ def test_the_programs_of_the_chain_are_named_by_absolute_paths():
     from tollbar.sandboxes.preflight import HostView, find_tools
 
     assert all(Path(path).is_absolute() for path in find_tools(HostView()).values())
+
+
+@pytest.mark.parametrize("turns", range(12))
+async def test_a_start_that_is_cancelled_at_any_moment_leaves_nothing(provider, make_spec, host, turns):
+    """Each turn of the loop is a moment between two things that a start does."""
+    sandbox = await provider.create(make_spec())
+    folder = sandbox.setting.root.upper.parent
+    await sandbox.exec(["true"], timeout_s=20)
+    await sandbox.kill()
+    before = len(host.descriptors())
+    running = asyncio.create_task(sandbox.exec(["sleep", "60"], timeout_s=20))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await sandbox.kill()
+    await host.gone(f"{folder}/")
+    await host.until(lambda: len(host.descriptors()) <= before)
+    await sandbox.destroy()
+
+
+@pytest.mark.forms(Form.ONE_SHOT)
+async def test_a_starting_helper_that_dies_takes_its_sandboxes_along_and_the_next_start_has_a_new_one(
+    provider, make_spec, host
+):
+    mark = host.marker()
+    first, second = await provider.create(make_spec()), await provider.create(make_spec())
+    running = asyncio.create_task(first.exec(["sleep", mark], timeout_s=20))
+    await host.sleeping(mark)
+    [outer] = host.started(first.setting.root.upper.parent)
+    os.kill(host.parent(outer), signal.SIGKILL)
+    with pytest.raises(SandboxLost):
+        await running
+    assert host.living(mark) == []
+    assert (await second.exec(["echo", "next"], timeout_s=9)).stdout_tail == b"next\n"
+    for sandbox in (first, second):
+        await sandbox.destroy()

@@ -199,25 +199,6 @@ async def start_tree(starter: Starter, chain: Chain, identity: Identity) -> Tree
     leaves nothing.
     """
     asyncio.get_running_loop()
-    starting = asyncio.create_task(_start_tree(starter, chain, identity))
-    try:
-        return await settle(starting)
-    except asyncio.CancelledError:
-        if starting.done() and not starting.cancelled() and starting.exception() is None:
-            await settle(asyncio.create_task(abandon(starting.result())))
-        raise
-
-
-async def abandon(tree: Tree) -> None:
-    """Ends a tree whose output nobody has taken."""
-    try:
-        await tree.end()
-    finally:
-        os.close(tree.stdout)
-        os.close(tree.stderr)
-
-
-async def _start_tree(starter: Starter, chain: Chain, identity: Identity) -> Tree:
     with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
         near, channel = socket.socketpair()
         ours.callback(near.close)
@@ -233,20 +214,37 @@ async def _start_tree(starter: Starter, chain: Chain, identity: Identity) -> Tre
         theirs.callback(os.close, reading)
         os.set_blocking(reading, True)
         far = [channel.fileno(), far_stdout, far_stderr, info, reading]
+        for folder in chain.groups:
+            far.append(os.open(f"{folder}/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC))
+            theirs.callback(os.close, far[-1])
         started = await starter.start(chain.program, chain.words, far, chain.nofile, chain.file_bytes)
         ours.pop_all()
         tree = Tree(started, near, (stdout, stderr), info)
         try:
             with contextlib.suppress(ProcessLookupError, BrokenPipeError):  # it has ended, and will say why
-                if chain.groups:
+                if not started.is_in_groups:
                     await asyncio.to_thread(_join, chain.groups, started.pid)
-                if os.write(writing, chain.arguments) != len(chain.arguments):
-                    raise BlockingIOError(0, "there are too many mounts")
-        except OSError:
+                _hand_in(writing, chain.arguments)
+        except BaseException:
             theirs.close()
-            await abandon(tree)
+            await settle(asyncio.create_task(abandon(tree)))
             raise
     return tree
+
+
+async def abandon(tree: Tree) -> None:
+    """Ends a tree whose output nobody has taken."""
+    try:
+        await tree.end()
+    finally:
+        os.close(tree.stdout)
+        os.close(tree.stderr)
+
+
+def _hand_in(writing: int, arguments: bytes) -> None:
+    """Writes all at once, so that no reader ever sees a part of it. Raises `OSError`."""
+    if os.write(writing, arguments) != len(arguments):
+        raise BlockingIOError(0, "there are too many mounts")
 
 
 def _join(groups: Sequence[str], pid: int) -> None:

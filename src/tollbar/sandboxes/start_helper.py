@@ -1,11 +1,12 @@
 """Run as a program of its own by `starter`, once per worker: starts bwrap with the tenants' uid and says how it ended.
 
 It has one thread, gives up every right before the first request, and dies with the worker. A message is a number (4
-bytes) and six descriptors: the order (a file with JSON: `argv`, `nofile`, `file_bytes`), then the descriptors that
-the program gets as 3, 1, 2, `INFO` and `ARGUMENTS`; as `FILTER` it gets the system calls that no tenant has. Answers
-are the number, a kind and a value:
+bytes) and descriptors: the order (a file with JSON: `argv`, `nofile`, `file_bytes`), then the descriptors that
+the program gets as 3, 1, 2, `INFO` and `ARGUMENTS`; as `FILTER` it gets the system calls that no tenant has.
+Any more descriptors are the `cgroup.procs` of its groups. Answers are the number, a kind and a value:
 
-- STARTED, the pid, with a pidfd: it is bound to its resource limits; then, once, EXIT and its exit code (negative for
+- STARTED, the pid, with a pidfd: it is in its groups and bound to its resource limits (OUTSIDE: the kernel did not let
+  the tenants' uid put it there); then, once, EXIT and its exit code (negative for
   a signal);
 - or FAILED and an errno.
 """
@@ -28,8 +29,8 @@ from tollbar.sandboxes.seccomp import process_1_filter
 
 REQUEST = struct.Struct("<I")
 ANSWER = struct.Struct("<Iii")
-STARTED, EXIT, FAILED = 1, 2, 3
-DESCRIPTORS = 6
+STARTED, EXIT, FAILED, OUTSIDE = 1, 2, 3, 4
+MOST_DESCRIPTORS = 16
 NAME = b"tollbar-start"
 CHANNEL, INFO, ARGUMENTS, FILTER = 3, 4, 5, 6
 """The numbers under which the started program finds its descriptors besides the usual two."""
@@ -37,6 +38,7 @@ CHANNEL, INFO, ARGUMENTS, FILTER = 3, 4, 5, 6
 PROCESS_1_FILTER = process_1_filter()
 _PLACES = (CHANNEL, 1, 2, INFO, ARGUMENTS)
 _FIRST_FREE = 16
+_LEAST_DESCRIPTORS = 1 + len(_PLACES)
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _DEFAULT_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT)
 
@@ -71,7 +73,7 @@ def tell_deaths(requests: socket.socket, children: Children) -> None:
 
 def take(requests: socket.socket, children: Children) -> bool:
     """Takes one request; False when there are no more."""
-    said, extra, _, _ = requests.recvmsg(REQUEST.size, socket.CMSG_SPACE(DESCRIPTORS * 4), socket.MSG_CMSG_CLOEXEC)
+    said, extra, _, _ = requests.recvmsg(REQUEST.size, socket.CMSG_SPACE(MOST_DESCRIPTORS * 4), socket.MSG_CMSG_CLOEXEC)
     if not said:
         return False
     received = [number for _, _, data in extra for number in memoryview(data).cast("i")]
@@ -83,7 +85,8 @@ def take(requests: socket.socket, children: Children) -> bool:
     else:
         children[pid] = number
         pidfd = os.pidfd_open(pid)
-        socket.send_fds(requests, [ANSWER.pack(number, STARTED, pid)], [pidfd])
+        kind = STARTED if join(received[_LEAST_DESCRIPTORS:], pid) else OUTSIDE
+        socket.send_fds(requests, [ANSWER.pack(number, kind, pid)], [pidfd])
         os.close(pidfd)
     finally:
         for descriptor in received:
@@ -91,12 +94,22 @@ def take(requests: socket.socket, children: Children) -> bool:
     return True
 
 
+def join(groups: list[int], pid: int) -> bool:
+    """Puts a process into groups, by files that the worker opened with its own rights; says whether it is in all."""
+    try:
+        for group in groups:
+            os.write(group, b"%d" % pid)
+    except OSError:
+        return False
+    return True
+
+
 def start(received: list[int]) -> int:
     """Starts a program and returns its pid. Raises `OSError` when nothing was started."""
-    if len(received) != DESCRIPTORS:
+    if len(received) < _LEAST_DESCRIPTORS:
         raise OSError
     order = json.loads(os.pread(received[0], os.fstat(received[0]).st_size, 0))
-    places = [(os.POSIX_SPAWN_DUP2, source, place) for source, place in zip(received[1:], _PLACES, strict=True)]
+    places = [(os.POSIX_SPAWN_DUP2, source, place) for source, place in zip(received[1:], _PLACES, strict=False)]
     reading, writing = os.pipe2(os.O_CLOEXEC)
     try:
         os.write(writing, PROCESS_1_FILTER)

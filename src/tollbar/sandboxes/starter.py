@@ -19,7 +19,7 @@ from typing import Final
 
 import tollbar
 from tollbar.sandboxes.identity import Identity
-from tollbar.sandboxes.start_helper import ANSWER, EXIT, FAILED, REQUEST, STARTED
+from tollbar.sandboxes.start_helper import ANSWER, EXIT, FAILED, OUTSIDE, REQUEST, STARTED
 
 HOST_ENV: Final = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 _ROOT: Final = str(Path(tollbar.__file__).parents[1])
@@ -31,12 +31,14 @@ _NUMBERS: Final = 1 << 32
 class Started:
     """A started program: its pid, a pidfd of it (the caller closes it), and its exit code once it has ended.
 
-    The code is negative for a signal, and None when nobody knows because the helper died, too.
+    The code is negative for a signal, and None when nobody knows because the helper died, too. `is_in_groups` says that
+    it is in its control groups.
     """
 
     pid: int
     pidfd: int
     code: asyncio.Future[int | None]
+    is_in_groups: bool
 
 
 class Starter:
@@ -52,9 +54,11 @@ class Starter:
     async def start(
         self, program: str, argv: Sequence[str], descriptors: Sequence[int], nofile: int, file_bytes: int
     ) -> Started:
-        """Starts a program; `descriptors` become its 3, 1, 2, `start_helper.INFO` and `start_helper.ARGUMENTS`.
+        """Starts a program; `descriptors` become its 3, 1, 2, `start_helper.INFO` and `start_helper.ARGUMENTS`;
+        further ones are the `cgroup.procs` of the groups that it joins.
 
-        Raises `OSError`. To be called on the thread of the loop, and not to be cancelled.
+        Raises `OSError`. To be called on the thread of the loop. Whoever cancels it lets go of the
+        descriptors, and a program that finds them closed must end: a signal could leave its half-made child behind.
         """
         loop = asyncio.get_running_loop()
         line = self._line
@@ -109,6 +113,10 @@ class _Line:
         try:
             await send_descriptors(self._near, REQUEST.pack(number), descriptors)
             return await answer
+        except asyncio.CancelledError:
+            if answer.done() and not answer.cancelled() and answer.exception() is None:
+                os.close(answer.result().pidfd)
+            raise
         finally:
             self._asked.pop(number, None)
 
@@ -145,9 +153,9 @@ class _Line:
         if asked is None or asked.done():
             for descriptor in descriptors:
                 os.close(descriptor)
-        elif kind == STARTED:
+        elif kind in {STARTED, OUTSIDE}:
             code = self._codes[number] = self.loop.create_future()
-            asked.set_result(Started(value, descriptors[0], code))
+            asked.set_result(Started(value, descriptors[0], code, kind == STARTED))
         else:
             assert kind == FAILED
             asked.set_exception(OSError(value, os.strerror(value)))
