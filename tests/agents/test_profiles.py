@@ -60,7 +60,7 @@ def test_the_nop_agent_runs_nothing_on_any_task() -> None:
 
 
 def test_each_adapter_is_registered_under_its_own_name() -> None:
-    assert {name: adapter.name for name, adapter in ADAPTERS.items()} == {"oracle": "oracle", "nop": "nop"}
+    assert [adapter.name for adapter in ADAPTERS.values()] == list(ADAPTERS) == ["oracle", "nop", "command", "replay"]
     assert {name for name, adapter in ADAPTERS.items() if adapter.uses_solution} == {"oracle"}
     assert service.adapter_of("nop") is ADAPTERS["nop"]
 
@@ -73,8 +73,10 @@ async def test_a_project_has_the_seeded_profiles_and_a_default(database: Databas
         page = await service.list_page(session, actor, FIRST)
         chosen = await service.resolve(session, actor, None, None)
     assert [(item["name"], item["is_project_default"], item["version_count"]) for item in page.items] == [
+        ("tollbar/command", False, 1),
         ("tollbar/nop", False, 1),
         ("tollbar/oracle", True, 1),
+        ("tollbar/replay", False, 1),
     ]
     assert chosen is not None
     assert (chosen.name, chosen.version, chosen.agent, chosen.runner) == (

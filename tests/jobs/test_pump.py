@@ -208,3 +208,51 @@ def test_what_is_no_try_is_not_read_as_one(text: str) -> None:
 
 def test_a_work_id_is_read_as_it_was_written() -> None:
     assert read_work_id(trial_work_id("trial_01", 12)) == ("trial_01", 12)
+
+
+@pytest.mark.requirement("G-ENG-17.pump")
+async def test_a_submission_may_ask_for_less_at_once_than_the_server_gives_a_job(world: World) -> None:
+    narrow = await expanded(world, attempts=10, max_concurrent=3)
+    greedy = await expanded(world, attempts=100, max_concurrent=10_000)
+    world.capacity = 200
+    await world.pump.run_once()
+    assert dict(await admitted(world)) == {narrow: 3, greedy: world.context.max_running}
+    assert (await world.job(greedy))["max_concurrent"] == world.context.max_running
+
+
+@pytest.mark.requirement("G-ENG-17.pump")
+async def test_ten_jobs_in_two_projects_beside_a_large_and_an_urgent_one_keep_every_limit(world: World) -> None:
+    """The guide's row: limits never broken, the urgent Job first, small Jobs not starved, each Trial once."""
+    wide = replace(world, context=replace(world.context, max_running=500))
+    await world.publish("team/five", tasks=("a", "b", "c", "d", "e"))
+    large = await expanded(wide, attempts=100, dataset="team/five@1")
+    limits = [3, 5, 8, 12, 20, 30, 40, 50]
+    small = [await expanded(world, attempts=30, max_concurrent=limit) for limit in limits]
+    urgent = await expanded(world, attempts=20, priority=100)
+    for job_id in (large, *small[:4]):
+        for table in ("job", "trial"):
+            key = "id" if table == "job" else "job_id"
+            await world.rows(f"UPDATE {table} SET project_id = 'proj_b' WHERE {key} = :j", j=job_id)
+    world.capacity, pump = 48, replace(world.pump, project_limit=30)
+    order: list[str] = []
+    started: Counter[str] = Counter()
+    while True:
+        rounds = await asyncio.gather(pump.run_once(), pump.run_once())
+        found = await admitted(world)
+        if not found:
+            break
+        assert sum(rounds) <= 48
+        assert found.total() <= 48
+        assert found[large] + sum(found[job_id] for job_id in small[:4]) <= 30
+        assert found[urgent] + sum(found[job_id] for job_id in small[4:]) <= 30
+        assert all(found[job_id] <= limit for job_id, limit in zip(small, limits, strict=True))
+        for job_id, count in found.items():
+            started[job_id] += count
+            await ends(world, job_id, count)
+            waiting = await world.value("SELECT count(*) FROM trial WHERE job_id = :j AND state = 'pending'", j=job_id)
+            if not waiting and job_id not in order:
+                order.append(job_id)
+    assert started == {large: 500, urgent: 40, **dict.fromkeys(small, 60)}
+    assert await world.value("SELECT count(*) FROM work WHERE flow = 'trial'") == 500 + 40 + 8 * 60
+    assert order[0] == urgent
+    assert order[-1] == large

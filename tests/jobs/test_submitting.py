@@ -299,3 +299,23 @@ async def test_a_variable_of_a_task_is_a_parameter_of_the_job_and_of_nothing_els
     assert trial["reward"] == 1.0
     (call,) = [call for call in world.provider.calls if call.argv == ("/tests/test.sh",)]
     assert (call.env["TOWN"], call.env["PLACE"]) == ("Bern", "north")
+
+
+@pytest.mark.parametrize(
+    ("members", "code"),
+    [
+        ({"command": "ls"}, "UNSUPPORTED_COMMAND"),
+        ({"profile_name": "tollbar/command"}, "INVALID_JOB"),
+        ({"profile_name": "tollbar/command", "params": {"command": 3}}, "INVALID_JOB"),
+        ({"profile_name": "tollbar/replay"}, "INVALID_JOB"),
+        ({"profile_name": "tollbar/replay", "params": {"TURNS": []}}, "INVALID_JOB"),
+        ({"profile_name": "tollbar/replay", "params": {"TURNS": ["ls", 3]}}, "INVALID_JOB"),
+    ],
+)
+async def test_an_agent_that_cannot_run_with_its_parameters_is_refused_at_the_submission(
+    world: World, members: dict[str, Any], code: str
+) -> None:
+    with pytest.raises(TollbarError) as refused:
+        await world.submit(**members)
+    assert (refused.value.code, refused.value.status) == (code, 422)
+    assert await world.value("SELECT count(*) FROM job") == 0

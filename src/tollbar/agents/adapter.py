@@ -52,6 +52,10 @@ class Adapter(Protocol):
         """Says whether it runs the task's own solution, whose variables a Job must then give."""
         ...
 
+    def problem(self, params: Mapping[str, Any]) -> str | None:
+        """Returns what is wrong with a Job's parameters, before anything starts; None: it can run with them."""
+        ...
+
     def plan(self, task: AgentTask, params: Mapping[str, Any]) -> AgentPlan:
         """Returns the plan; raises `AgentSetupFailed` when this task cannot be run by this agent."""
         ...

@@ -17,6 +17,10 @@ class Nop:
     parameters: frozenset[str] = frozenset()
     uses_solution: bool = False
 
+    def problem(self, params: Mapping[str, Any]) -> str | None:
+        del params
+        return None
+
     def plan(self, task: AgentTask, params: Mapping[str, Any]) -> AgentPlan:
         del task, params
         return AgentPlan(argv=None)

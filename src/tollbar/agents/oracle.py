@@ -18,6 +18,10 @@ class Oracle:
     parameters: frozenset[str] = frozenset()
     uses_solution: bool = True
 
+    def problem(self, params: Mapping[str, Any]) -> str | None:
+        del params
+        return None
+
     def plan(self, task: AgentTask, params: Mapping[str, Any]) -> AgentPlan:
         del params
         if not task.has_solution:

@@ -7,7 +7,11 @@ from types import MappingProxyType
 from typing import Final
 
 from tollbar.agents.adapter import Adapter
+from tollbar.agents.command import Command
 from tollbar.agents.nop import Nop
 from tollbar.agents.oracle import Oracle
+from tollbar.agents.replay import Replay
 
-ADAPTERS: Final[Mapping[str, Adapter]] = MappingProxyType({adapter.name: adapter for adapter in (Oracle(), Nop())})
+_ALL: Final[tuple[Adapter, ...]] = (Oracle(), Nop(), Command(), Replay())
+
+ADAPTERS: Final[Mapping[str, Adapter]] = MappingProxyType({adapter.name: adapter for adapter in _ALL})

@@ -18,7 +18,7 @@ from tollbar.kit.clock import Clock, wire_time
 from tollbar.kit.jsonio import canonical_sha256
 from tollbar.kit.paging import Page, PageRequest
 
-SEEDED: Final = ("oracle", "nop")
+SEEDED: Final = ("oracle", "nop", "command", "replay")
 """Agents whose profile `tollbar/<agent>` every project has from the start; the first is the project's default."""
 
 

@@ -52,6 +52,15 @@ _SUBMISSION: Final[dict[str, Any]] = {
                         },
                         "seed": {"type": "integer"},
                         "priority": {"type": "integer", "minimum": -100, "maximum": 100, "default": 0},
+                        "max_concurrent": {
+                            "type": "integer",
+                            "minimum": 1,
+                            "description": "The most Trials of the Job that run at once.",
+                        },
+                        "command": {
+                            "type": "string",
+                            "description": "What the agent command runs, as a line of the sandbox's shell.",
+                        },
                         "queue_id": {"type": "string", "enum": ["default"]},
                         "execution": {"type": "object"},
                         "allow_base_substitution": {"type": "boolean"},

@@ -164,7 +164,9 @@ class UnsupportedCommand(TollbarError):
     status = 422
 
     def __init__(self, agent: str) -> None:
-        super().__init__(f"The agent {agent} takes no command.")
+        super().__init__(
+            f"The agent {agent} takes no command.", hint="Use a profile of the agent command, such as tollbar/command."
+        )
 
 
 class UnsupportedTaskForm(TollbarError):
@@ -204,6 +206,16 @@ class MissingCap(TollbarError):
             hint="Give the most that this Job may spend, in USD.",
             fields=[{"path": "max_cost_usd", "problem": "is required"}],
         )
+
+
+class InvalidCommand(TollbarError):
+    """`command` is no text that a shell can be given."""
+
+    code = "INVALID_COMMAND"
+    status = 422
+
+    def __init__(self, rule: str) -> None:
+        super().__init__(f"command must be {rule}.")
 
 
 class LogCursorInvalid(TollbarError):

@@ -121,6 +121,7 @@ def job_object(view: JobView) -> dict[str, Any]:
         "seed": job.seed,
         "priority": 1000 - job.rank_priority,
         "execution": execution_object(job),
+        "max_concurrent": job.max_running,
         "attempts": job.attempts,
         "total_tasks": job.total_tasks,
         "trial_counts": counts,

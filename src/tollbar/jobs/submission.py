@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tollbar.agents.command import COMMAND_RULE, is_command
 from tollbar.jobs.errors import (
     InvalidAttempts,
+    InvalidCommand,
     InvalidJob,
     InvalidJobId,
     InvalidJobType,
@@ -39,7 +41,7 @@ _KNOWN: Final = frozenset(
     {
         "type", *_SELECTORS, "request_id", "attempts", "runner", "profile_name", "profile_version", "profile_id",
         "profile", "params", "tag", *_CAPS, "seed", "priority", "queue_id", "execution",
-        "allow_base_substitution", "dry_run",
+        "allow_base_substitution", "dry_run", "command", "max_concurrent",
     }
 )  # fmt: skip
 _ELSEWHERE: Final = ("source_train_job_id", "source_train_trial_id", "image", "trials", "spec", "retry_of")
@@ -82,6 +84,10 @@ class Submission:
     execution: Execution
     allow_base_substitution: bool | None
     dry_run: bool
+    command: str | None = None
+    """What the agent `command` runs."""
+    max_concurrent: int | None = None
+    """The most Trials of the Job that run at once."""
 
     def normal(self) -> dict[str, Any]:
         """Returns what is compared between two submissions under one `request_id`."""
@@ -101,6 +107,8 @@ class Submission:
             "sandbox_form": self.execution.asked_form,
             "keep_failed_sec": self.execution.keep_failed_s or None,
             "allow_base_substitution": self.allow_base_substitution,
+            "command": self.command,
+            "max_concurrent": self.max_concurrent,
         }
         return {name: value for name, value in whole.items() if value is not None}
 
@@ -148,6 +156,8 @@ def read(request: Mapping[str, Any]) -> Submission:
         execution=_execution(given.get("execution", {})),
         allow_base_substitution=_flag(given, "allow_base_substitution"),
         dry_run=_flag(given, "dry_run") or False,
+        command=_command(given.get("command")),
+        max_concurrent=_concurrent(given.get("max_concurrent")),
     )
 
 
@@ -166,8 +176,6 @@ def _refuse_foreign(given: Mapping[str, Any]) -> None:
     for name in _ELSEWHERE:
         if name in given:
             raise UnsupportedCapability(f"{name} is not offered here.")
-    if "command" in given:
-        raise UnsupportedCapability("The agent that runs a command is not in this version.")
     if given.get("queue_id", "default") != "default":
         raise QueueNotFound
     unknown = sorted(set(given) - _KNOWN)
@@ -284,6 +292,18 @@ def _seconds(execution: Mapping[str, Any], name: str, most: float, *, least: flo
         problem = f"must be a number of seconds, at most {most:g}"
         raise InvalidRequest([{"path": f"execution.{name}", "problem": problem}])
     return float(value)
+
+
+def _command(value: Any) -> str | None:
+    if value is not None and not is_command(value):
+        raise InvalidCommand(COMMAND_RULE)
+    return value
+
+
+def _concurrent(value: Any) -> int | None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 10_000):
+        raise InvalidRequest([{"path": "max_concurrent", "problem": "must be a whole number from 1 to 10000"}])
+    return value
 
 
 def _flag(given: Mapping[str, Any], name: str) -> bool | None:

@@ -25,6 +25,7 @@ from tollbar.jobs.errors import (
     MissingCap,
     ProfileRunnerConflict,
     UnsupportedCapability,
+    UnsupportedCommand,
 )
 from tollbar.jobs.events import service as events
 from tollbar.jobs.spending import Plan
@@ -95,7 +96,7 @@ async def _resolve(
         raise InvalidJob("No profile is named and the project has no default one.", hint="Give profile_name.")
     runner = await runners.resolve(session, wanted.runner or profile.runner or "envhub/base@main")
     await _agree(session, profile.name, profile.runner, wanted.runner)
-    params = _params(profile.agent, profile.params, wanted.params, chosen)
+    params = _params(profile.agent, profile.params, wanted, chosen)
     refused = _refusals(context, chosen, params, profile.agent, wanted.execution.sandbox_form)
     job_id, ref = new_id("job"), chosen.dataset_ref()
     job = JobRow(
@@ -121,7 +122,7 @@ async def _resolve(
         threshold=chosen.threshold,
         seed=wanted.seed,
         rank_priority=1000 - wanted.priority,
-        max_running=context.max_running,
+        max_running=min(context.max_running, wanted.max_concurrent or context.max_running),
         timeout_s=wanted.execution.timeout_s,
         sandbox_form=wanted.execution.sandbox_form.value,
         keep_failed_s=wanted.execution.keep_failed_s,
@@ -177,12 +178,21 @@ async def _agree(session: AsyncSession, profile: str, bound: str | None, asked: 
         raise ProfileRunnerConflict(profile, bound)
 
 
-def _params(agent: str, own: Mapping[str, Any], given: Mapping[str, Any], chosen: Selection) -> dict[str, Any]:
+def _params(agent: str, own: Mapping[str, Any], wanted: Submission, chosen: Selection) -> dict[str, Any]:
     """Returns the Job's parameters: the agent's, and the variables that the tasks take from nowhere else."""
     variables = {
         name.upper() for task in chosen.tasks for key in ("variables", "solution_variables") for name in task.needs[key]
     }
+    given = dict(wanted.params)
+    if wanted.command is not None:
+        if agent != "command":
+            raise UnsupportedCommand(agent)
+        given["COMMAND"] = wanted.command
     unknown = sorted(set(given) - ADAPTERS[agent].parameters - variables)
     if unknown:
         raise InvalidJob(f"Neither the agent {agent} nor a task knows the parameter {', '.join(unknown)}.")
-    return {**own, **given}
+    params = {**own, **given}
+    problem = ADAPTERS[agent].problem(params)
+    if problem is not None:
+        raise InvalidJob(f"{problem[0].upper()}{problem[1:]}.")
+    return params
