@@ -21,6 +21,8 @@ def test_machines_that_share_only_a_database_and_a_bucket_run_a_job_together(
             assert json.loads(fleet.migrate().stdout)["before"] is None
             server = fleet.serve()
             workers = fleet.workers(1, 3)
+            # One limit for all, sized for the largest, whoever came last: 2 slots' worth ahead and 16.
+            assert fleet.rows("SELECT worker_concurrency FROM dbos.queues WHERE name = 'trials.bwrap'") == [(22,)]
             job_id = submitted(server, dataset="demo/mini@1", attempts=8)
             job = server.finished(job_id)
             assert (job["status"], job["score"], job["n_scored"]) == ("completed", 1.0, 48)

@@ -202,13 +202,13 @@ class DbosEngine:
 
     # --- working
 
-    async def start(self, queues: Sequence[str]) -> None:
+    async def start(self, queues: Sequence[str], *, most_slots: int = 1) -> None:
         """Begins to claim work; see the port. The loop stands still for about 0.2 s. Raises `EngineRefused`."""
         check_environment()
         quiet_log()
         # Before the launch: queues that exist are polled at once, others are found a second later.
         for queue in queues:
-            rules = queue_rules.limits(queue, self._slots)
+            rules = queue_rules.limits(queue, max(self._slots, most_slots))
             await self._client.register_queue_async(
                 queue,
                 worker_concurrency=rules.worker_concurrency,

@@ -79,6 +79,12 @@ class Worker:
             )
         self._watchdog.start()
 
+    async def most_slots(self) -> int:
+        """Returns the most slots that a living worker has, this one included once it entered."""
+        async with self.database.session() as session:
+            found = [await store.living_slots(session, backend) for backend in self.backends]
+        return max((slots for slots_of in found for slots in slots_of), default=self.slots)
+
     async def beat(self) -> None:
         """Says that this worker lives. Raises `DeclaredDead`, its sandboxes killed, when others have given it up."""
         sent = self.clock.monotonic()

@@ -106,8 +106,11 @@ class Engine(Protocol):
         """Deletes rows of work that ended before that moment; returns how many."""
         ...
 
-    async def start(self, queues: Sequence[str]) -> None:
-        """Begins to claim work from those queues; called once, on the event loop's own thread."""
+    async def start(self, queues: Sequence[str], *, most_slots: int = 1) -> None:
+        """Begins to claim work from those queues; called once, on the event loop's own thread.
+
+        A queue has one limit for all workers: it is sized for `most_slots`, the most that one of them has.
+        """
         ...
 
     def halt(self) -> None:

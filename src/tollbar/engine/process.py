@@ -73,7 +73,7 @@ class WorkerProcess:
         await self.worker.enter()
         self._entered = True
         self._beats.start()
-        await self.engine.start(queues)
+        await self.engine.start(queues, most_slots=await self.worker.most_slots())
         for loop in self.loops:
             loop.start()
 
