@@ -159,7 +159,7 @@ def chain(
         *(("--seccomp", str(FILTER)) if PROCESS_1_FILTER else ()),
         *("--chdir", "/", "--info-fd", str(INFO), "--args", str(ARGUMENTS), "--", *command),
     ]
-    arguments = b"".join(os.fsencode(part) + b"\0" for part in mounts)
+    arguments = os.fsencode("".join(f"{part}\0" for part in mounts))
     return Chain(bwrap, words, arguments, groups, most.nofile, most.file_bytes)
 
 

@@ -105,7 +105,7 @@ class Capture:
         self._output = output
         self._max_bytes = max_bytes
         self._done = done
-        self._open_pipes = set(self._streams)
+        self._open_pipes = dict.fromkeys(self._streams)  # in this order: what came at once counts as stdout first
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._closing = threading.Lock()
         self._closed = False
@@ -167,7 +167,7 @@ class Capture:
         """Reads at most `count` bytes; 0 says that the pipe is closed at the other end."""
         data = os.read(descriptor, count)
         if not data:
-            self._open_pipes.discard(descriptor)
+            self._open_pipes.pop(descriptor, None)
         elif keep:
             self._streams[descriptor].feed(data)
             if file is not None:
