@@ -27,7 +27,11 @@ NEEDS_ID = {
 OFFLINE = {("config", "explain"), ("config", "path"), ("help", "exit-codes")}
 VERBS = [(noun.name, verb) for noun in NOUNS for verb in noun.verbs]
 ONLINE = [
-    *[verb for verb in VERBS if verb not in OFFLINE and verb not in {("datasets", "push"), ("jobs", "submit")}],
+    *[
+        verb
+        for verb in VERBS
+        if verb not in OFFLINE and verb not in {("datasets", "push"), ("jobs", "submit"), ("jobs", "retry")}
+    ],
     *[(command.name,) for command in COMMANDS],
 ]
 

@@ -143,7 +143,7 @@ G-EVAL-18.16 evaluation.md#18.16 open #5
   A missing dimension is left out by one rule everywhere, with a count per dimension.
 G-EVAL-18.17 evaluation.md#18.17 open #5
   An absent reward is absent in every mean, never 0.
-G-EVAL-18.18 evaluation.md#18.18 open #3 jobs retry
+G-EVAL-18.18 evaluation.md#18.18 closed
   Only unscored slots run again; a scored zero is kept.
 G-EVAL-18.19 evaluation.md#18.19 closed
   A result that was written stays: the first complete write wins.

@@ -77,7 +77,6 @@ def read(**members: Any) -> submission.Submission:
         ({"image": "x"}, 422, "UNSUPPORTED_CAPABILITY"),
         ({"trials": 3}, 422, "UNSUPPORTED_CAPABILITY"),
         ({"spec": {}}, 422, "UNSUPPORTED_CAPABILITY"),
-        ({"retry_of": "job_x"}, 422, "UNSUPPORTED_CAPABILITY"),
         ({"command": ""}, 422, "INVALID_COMMAND"),
         ({"command": "a\0b"}, 422, "INVALID_COMMAND"),
         ({"command": "x" * 65_537}, 422, "INVALID_COMMAND"),

@@ -92,6 +92,7 @@ def job_rows(job: Mapping[str, Any]) -> Rows:
         *_budget_rows(job["budget"]),
         *_chosen_rows(job),
         ("attempts", job["attempts"]),
+        ("retry of", job.get("retry_of")),
         ("priority", job.get("priority") or None),
         ("seed", job.get("seed")),
         ("tag", job.get("tag")),

@@ -70,7 +70,7 @@ def submit_job(
             found = client.dry_run_job(members)
             session.out.record(found, _dry_rows(found))
             return Exit.DONE
-        job = _submit(client, session.out, members, request_id)
+        job = submit_members(client, session.out, members, request_id)
         if watch_it:
             return watch(client, session.out, job["job_id"], bar)
     session.out.record(job, job_rows(job))
@@ -104,7 +104,7 @@ def _source(client: Client, out: Output, text: str) -> tuple[str, str | None]:
     return split_version(text)
 
 
-def _submit(client: Client, out: Output, members: dict[str, Any], request_id: str | None) -> Job:
+def submit_members(client: Client, out: Output, members: dict[str, Any], request_id: str | None) -> Job:
     """Submits under a `request_id` that the caller knows before anything is sent."""
     name = request_id or f"cli-{secrets.token_hex(16)}"
     if request_id is None:

@@ -64,6 +64,7 @@ NOUNS: Final = (
             "stop": "tollbar.cli.jobs:stop_job",
             "result": "tollbar.cli.jobs:show_result",
             "logs": "tollbar.cli.logs:show_job_logs",
+            "retry": "tollbar.cli.retrying:retry_job",
         },
     ),
     Noun(

@@ -61,6 +61,10 @@ _SUBMISSION: Final[dict[str, Any]] = {
                             "type": "string",
                             "description": "What the agent command runs, as a line of the sandbox's shell.",
                         },
+                        "retry_of": {
+                            "type": "string",
+                            "description": "An ended Job: only its Trials without reward, on its frozen snapshot.",
+                        },
                         "queue_id": {"type": "string", "enum": ["default"]},
                         "execution": {"type": "object"},
                         "allow_base_substitution": {"type": "boolean"},

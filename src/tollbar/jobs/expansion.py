@@ -40,7 +40,11 @@ async def write_trials(session: AsyncSession, job: JobRow, now: datetime) -> int
 
 def _rows(job: JobRow, tasks: Sequence[JobTaskRow], now: datetime) -> list[dict[str, Any]]:
     """One row per slot, first attempts of all tasks first: early scores then cover the whole dataset."""
-    slots = [(attempt, task) for attempt in range(1, job.attempts + 1) for task in tasks]
+    by_seq = {task.seq: task for task in tasks}
+    if job.slots is None:
+        slots = [(attempt, task) for attempt in range(1, job.attempts + 1) for task in tasks]
+    else:
+        slots = [(attempt, by_seq[seq]) for seq, attempt in job.slots]
     return [
         {
             "id": new_id("trial"),

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from tollbar.access.principal import Principal
 from tollbar.artifacts import service as artifacts
 from tollbar.budget import service as budget
-from tollbar.jobs import lookup, schemas, store
+from tollbar.jobs import lookup, retrying, schemas, store
 from tollbar.jobs.context import JobsContext
 from tollbar.jobs.errors import (
     InvalidJobStatus,
@@ -46,6 +46,8 @@ async def result(
     items = [schemas.result_item(row, spent[row.id]["total"]) for row in cut.items]
     usage = {**schemas.NO_USAGE, "by_model": []}
     whole = await lookup.job_object(session, context, job)
+    if job.retry_of is not None:
+        whole["merged"] = await retrying.merged(session, actor, job)
     return {**whole, "usage": usage, "trials": {"items": items, "next_cursor": cut.next_cursor}}
 
 
@@ -133,5 +135,5 @@ async def matrix(session: AsyncSession, actor: Principal, job_id: str) -> dict[s
         task = rows.setdefault(row.task_seq, {"task_id": row.task_id, "name": row.task_name, "cells": []})
         task["cells"].append(schemas.matrix_cell(row))
     reasons = [{"code": code, "count": count} for code, count in await store.reasons(session, job_id)]
-    complete = len(trials) == job.total_tasks * job.attempts or not job.expanded
+    complete = len(trials) == job.n_slots or not job.expanded
     return {"tasks": list(rows.values()), "reasons": reasons, "complete": complete}

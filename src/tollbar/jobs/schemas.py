@@ -33,7 +33,7 @@ class JobView:
 
     @property
     def n_total(self) -> int:
-        return self.job.total_tasks * self.job.attempts
+        return self.job.n_slots
 
     def counts(self) -> dict[str, int]:
         """Returns how many Trials are in each state of the wire, and how many are scored."""
@@ -122,6 +122,7 @@ def job_object(view: JobView) -> dict[str, Any]:
         "priority": 1000 - job.rank_priority,
         "execution": execution_object(job),
         "max_concurrent": job.max_running,
+        "retry_of": job.retry_of,
         "attempts": job.attempts,
         "total_tasks": job.total_tasks,
         "trial_counts": counts,

@@ -187,6 +187,16 @@ async def working_set(session: AsyncSession, trial_id: str) -> tuple[TrialRow, J
     return None if row is None else (row[0], row[1], row[2])
 
 
+async def unscored_slots(session: AsyncSession, actor: Principal, job_id: str) -> list[tuple[int, int]]:
+    """Returns (task, attempt) of every ended Trial of a Job that has no reward, first attempts first."""
+    query = (
+        select(TrialRow.task_seq, TrialRow.attempt)
+        .where(TrialRow.job_id == job_id, TrialRow.project_id == actor.project_id, TrialRow.reward.is_(None))
+        .order_by(TrialRow.attempt, TrialRow.task_seq)
+    )
+    return [(row[0], row[1]) for row in await session.execute(query)]
+
+
 async def trial_ids(session: AsyncSession, job_id: str) -> list[str]:
     return list(await session.scalars(select(TrialRow.id).where(TrialRow.job_id == job_id)))
 

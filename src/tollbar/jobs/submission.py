@@ -37,14 +37,18 @@ MAX_KEEP_S: Final = 7 * 86400.0
 """The longest that a sandbox is kept."""
 
 _SELECTORS: Final = ("dataset", "dataset_ref", "task_ref")
+_BESIDE_RETRY: Final = frozenset(
+    {"type", "retry_of", "request_id", *_CAPS, "tag", "priority", "max_concurrent", "queue_id", "dry_run"}
+)
 _KNOWN: Final = frozenset(
     {
         "type", *_SELECTORS, "request_id", "attempts", "runner", "profile_name", "profile_version", "profile_id",
         "profile", "params", "tag", *_CAPS, "seed", "priority", "queue_id", "execution",
         "allow_base_substitution", "dry_run", "command", "max_concurrent",
+        "retry_of",
     }
 )  # fmt: skip
-_ELSEWHERE: Final = ("source_train_job_id", "source_train_trial_id", "image", "trials", "spec", "retry_of")
+_ELSEWHERE: Final = ("source_train_job_id", "source_train_trial_id", "image", "trials", "spec")
 _OTHER_TYPES: Final = frozenset({"train", "inference", "sandbox"})
 
 
@@ -185,6 +189,11 @@ def _refuse_foreign(given: Mapping[str, Any]) -> None:
 
 def _source(given: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the selectors as given, `name@version` as the object that it means; the catalogue judges them."""
+    if "retry_of" in given:
+        beside = sorted(set(given) - _BESIDE_RETRY)
+        if beside:
+            raise InvalidJob(f"A retry takes the frozen snapshot of its source: {', '.join(beside)} cannot be given.")
+        return {"retry_of": _text(given, "retry_of")}
     found: dict[str, Any] = {name: given[name] for name in _SELECTORS if name in given}
     for name, value in found.items():
         if name == "dataset" and isinstance(value, str):

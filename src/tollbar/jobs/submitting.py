@@ -17,7 +17,7 @@ from tollbar.budget.schemas import Level
 from tollbar.datasets import selection
 from tollbar.datasets.schemas import SelectedTask, Selection
 from tollbar.engine.port import Work
-from tollbar.jobs import endings, lookup, refusals, spending, store, submission
+from tollbar.jobs import endings, lookup, refusals, retrying, spending, store, submission
 from tollbar.jobs.context import JobsContext
 from tollbar.jobs.errors import (
     InvalidJob,
@@ -58,16 +58,22 @@ async def submit(
         if first is not None:
             return await _repeated(session, context, first, submission.read(request)), False
     wanted = submission.read(request)
-    job, tasks, plan = await _resolve(session, context, actor, wanted)
+    plan: Plan | None = None
+    if "retry_of" in wanted.source:
+        job, tasks = await retrying.resolve(session, context, actor, wanted)
+    else:
+        job, tasks, plan = await _resolve(session, context, actor, wanted)
     caps = await spending.caps_of(session, actor, wanted)
-    if wanted.dry_run:
+    if wanted.dry_run and plan is not None:
         return await spending.dry_run(session, actor, job, plan, caps, context.clock.now()), False
     await spending.require_balance(session, actor, context.clock.now())
     try:
         async with session.begin_nested():
             job.budget_id = await budget.open_budget(session, Level.JOB, job.id, caps.job_pusd)
             await store.add_job(session, job, tasks)
-            await events.store.add(session, events.submitted(job.id, job.project_id, actor, plan.refused))
+            await events.store.add(
+                session, events.submitted(job.id, job.project_id, actor, plan.refused if plan else [])
+            )
     except IntegrityError:
         # Two equal submissions at once: the unique index decided, the loser reads the winner's row.
         winner = await store.job_by_request(session, actor, request_id) if request_id else None

@@ -60,6 +60,10 @@ class JobRow(Base):
     """What the Job asks of the form of its sandboxes: `auto`, `one_shot` or `held`."""
     keep_failed_s: Mapped[float] = mapped_column(Double(), server_default="0")
     """How long the sandbox of a Trial that did not pass is kept; 0: it goes at once."""
+    retry_of: Mapped[str | None]
+    """The Job whose unscored slots this one runs again."""
+    slots: Mapped[list[Any] | None] = mapped_column(JSONB(none_as_null=True))
+    """Of a retry: the [task, attempt] that it runs; None: every attempt of every task."""
     budget_id: Mapped[str]
     trial_cap_pusd: Mapped[int | None]
     """What all tries of one Trial may spend together, where the submission says so."""
@@ -67,6 +71,11 @@ class JobRow(Base):
     created_at: Mapped[datetime]
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
+
+    @property
+    def n_slots(self) -> int:
+        """How many Trials the Job has, or will have."""
+        return self.total_tasks * self.attempts if self.slots is None else len(self.slots)
 
 
 class JobTaskRow(Base):
