@@ -11,6 +11,7 @@ APP_COMMANDS: Final = (
     ("up", "tollbar.app.up:up", "Start tollbar on this machine."),
     ("serve", "tollbar.app.serve:serve", "Serve the interfaces only; workers do the work."),
     ("worker", "tollbar.app.worker:worker", "Run Trials only, for servers on this or other machines."),
+    ("workers", "tollbar.app.workers:workers", "List the workers and their last beats."),
     ("migrate", "tollbar.app.migrate:migrate", "Bring the database up to date."),
     ("backup", "tollbar.app.backup:backup", "Write everything into one file, while the server runs."),
     ("restore", "tollbar.app.restore:restore", "Make an installation from a backup, in an empty place."),

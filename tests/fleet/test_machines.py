@@ -23,6 +23,10 @@ def test_machines_that_share_only_a_database_and_a_bucket_run_a_job_together(
             workers = fleet.workers(1, 3)
             # One limit for all, sized for the largest, whoever came last: 2 slots' worth ahead and 16.
             assert fleet.rows("SELECT worker_concurrency FROM dbos.queues WHERE name = 'trials.bwrap'") == [(22,)]
+            listed = json.loads(fleet.run("workers", "--json", "--data-dir", str(tmp_path / "w")).stdout)["items"]
+            assert {(one["worker_id"], one["state"], one["slots"]) for one in listed} == {
+                (worker.id, "live", slots) for worker, slots in zip(workers, (1, 3), strict=True)
+            }
             job_id = submitted(server, dataset="demo/mini@1", attempts=8)
             job = server.finished(job_id)
             assert (job["status"], job["score"], job["n_scored"]) == ("completed", 1.0, 48)

@@ -11,6 +11,7 @@ import socket
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import structlog
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -150,3 +151,19 @@ class Watchdog:
 async def capacity(session: AsyncSession, backend: str) -> int:
     """Returns how many Trials of that backend the living workers may hold together, running and claimed ahead."""
     return sum(ahead(slots) for slots in await store.living_slots(session, backend))
+
+
+async def seen(session: AsyncSession) -> list[dict[str, Any]]:
+    """Returns every worker that is not gone, the oldest first: state, place, slots, seconds since its last beat."""
+    return [
+        {
+            "worker_id": row.executor_id,
+            "state": row.state,
+            "host": row.host,
+            "pid": row.pid,
+            "backends": row.backends,
+            "slots": row.slots,
+            "silent_s": round(silence, 1),
+        }
+        for row, silence in await store.workers(session)
+    ]

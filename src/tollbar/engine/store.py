@@ -91,6 +91,13 @@ async def states(session: AsyncSession) -> dict[str, WorkerState]:
     return {row[0]: WorkerState(row[1]) for row in rows}
 
 
+async def workers(session: AsyncSession) -> list[tuple[WorkerRow, float]]:
+    """Returns the workers that beat or whose work waits for a take-over, each with its silence in seconds."""
+    silence = func.extract("epoch", func.clock_timestamp() - WorkerRow.beat_at)
+    query = select(WorkerRow, silence).where(WorkerRow.state != WorkerState.GONE.value).order_by(WorkerRow.started_at)
+    return [(row[0], float(row[1])) for row in await session.execute(query)]
+
+
 async def living_slots(session: AsyncSession, backend: str) -> list[int]:
     """Returns the slots of each worker that takes work of that backend."""
     query = select(WorkerRow.slots).where(
