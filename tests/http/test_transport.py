@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
+from sqlalchemy import text
 from tests.http.conftest import AUTOMATION, b64, code_of
+
+from tollbar.artifacts.blobs import local_blobs
 
 JSON = {"Content-Type": "application/json"}
 
@@ -215,7 +218,24 @@ def _away():
 async def test_probes_need_no_key_and_no_known_host(world):
     async with world.client(None, Host="10.0.0.7:9") as client:
         assert (await client.get("/healthz")).json() == {"status": "ok"}
-        assert (await client.get("/readyz")).json() == {"status": "ready"}
+        facts = {"database": True, "migrated": True, "artifacts": True, "workers": 0}
+        assert (await client.get("/readyz")).json() == {"status": "ready", **facts}
+
+
+async def test_a_server_whose_database_is_behind_or_whose_files_cannot_be_stored_is_not_ready(world, tmp_path):
+    file = tmp_path / "file"
+    file.mkdir()
+    blobs = local_blobs(file / "blobs")
+    (file / "blobs").rmdir()
+    (file / "blobs").write_text("no folder")
+    async with world.changed(blobs=blobs).client(None) as client:
+        answer = await client.get("/readyz")
+    assert (answer.status_code, answer.json()["migrated"], answer.json()["artifacts"]) == (503, True, False)
+    async with world.deps.database.transaction() as session:
+        await session.execute(text("UPDATE alembic_version SET version_num = '0001'"))
+    async with world.client(None) as client:
+        answer = await client.get("/readyz")
+    assert (answer.status_code, answer.json()["database"], answer.json()["migrated"]) == (503, True, False)
 
 
 async def test_the_access_log_says_who_and_what_and_never_the_query_or_the_key(world, log_lines):

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from structlog.contextvars import bound_contextvars
+
 from tollbar.engine.port import Engine
 from tollbar.jobs import agent_phase, endings, expansion, grading, phase, store
 from tollbar.jobs.cleanup import to_the_end
@@ -24,28 +26,36 @@ def register(engine: Engine, tools: TrialTools) -> None:
 
     @engine.flow("job")
     async def job(job_id: str) -> None:
-        await engine.step("expand", expand, tools, job_id)
-        tools.kick_pump()
+        with bound_contextvars(job_id=job_id):
+            await engine.step("expand", expand, tools, job_id)
+            tools.kick_pump()
 
     @engine.flow("trial")
     async def trial(trial_id: str, try_no: int) -> None:
-        try:
-            async with tools.slot():
-                outcome = await engine.step("agent", agent_phase.run, tools, trial_id, try_no, preemptible=True)
-                if outcome == SEALED:
-                    outcome = await engine.step("grade", grading.run, tools, trial_id, try_no, preemptible=True)
-            if isinstance(outcome, dict):
-                # Waits without a slot.
-                await engine.step("again", try_again, tools, trial_id, try_no, outcome, preemptible=True)
-        finally:
-            # A flow that is cancelled between two steps has no step left that could write its end.
-            await to_the_end(leave(tools, trial_id, try_no))
+        # Every line that is logged meanwhile, by whatever library, says whose it is.
+        with bound_contextvars(trial_id=trial_id, try_no=try_no):
+            await _try(engine, tools, trial_id, try_no)
 
     @engine.flow("stop")
     async def stop(job_id: str) -> None:
-        await engine.step("end", end_running, tools, job_id)
+        with bound_contextvars(job_id=job_id):
+            await engine.step("end", end_running, tools, job_id)
 
     del job, trial, stop
+
+
+async def _try(engine: Engine, tools: TrialTools, trial_id: str, try_no: int) -> None:
+    try:
+        async with tools.slot():
+            outcome = await engine.step("agent", agent_phase.run, tools, trial_id, try_no, preemptible=True)
+            if outcome == SEALED:
+                outcome = await engine.step("grade", grading.run, tools, trial_id, try_no, preemptible=True)
+        if isinstance(outcome, dict):
+            # Waits without a slot.
+            await engine.step("again", try_again, tools, trial_id, try_no, outcome, preemptible=True)
+    finally:
+        # A flow that is cancelled between two steps has no step left that could write its end.
+        await to_the_end(leave(tools, trial_id, try_no))
 
 
 async def expand(tools: TrialTools, job_id: str) -> int:
