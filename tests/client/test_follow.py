@@ -66,3 +66,30 @@ def test_a_refusal_is_raised_at_once(server: StandIn, client: Client, pauses: li
     with pytest.raises(ApiError, match="no such Job"):
         list(client.follow_job(examples.JOB_ID))
     assert pauses == []
+
+
+def part(*numbers: int, cursor: str, has_more: bool = False, eof: bool = False) -> dict[str, object]:
+    """Returns a part of a log as the server sends it."""
+    items = [{"id": str(number), "content": f"line {number}"} for number in numbers]
+    return {"items": items, "next_cursor": cursor, "has_more": has_more, "eof": eof}
+
+
+def test_a_log_is_followed_by_its_cursors_through_an_outage_and_each_line_comes_once(
+    server: StandIn, client: Client, pauses: list[float]
+) -> None:
+    away = Answer(503, {"code": "SERVICE_UNAVAILABLE", "message": "Starting."})
+    route = f"{ROUTE}/logs"
+    server.on(
+        route,
+        part(1, 2, cursor="a", has_more=True),
+        part(3, cursor="b"),
+        away,
+        Answer(cut=True),
+        part(cursor="b"),
+        part(4, cursor="c", has_more=True, eof=False),
+        part(5, cursor="d", eof=True),
+    )
+    pages = client.follow_log(lambda at: client.job_logs(examples.JOB_ID, cursor=at, limit=1000))
+    assert [item["id"] for page in pages for item in page["items"]] == ["1", "2", "3", "4", "5"]
+    assert [one.query.get("cursor") for one in server.to(route)] == [None, "a", "b", "b", "b", "b", "c"]
+    assert pauses == [1.0, 0.5, 1.0, 1.0]

@@ -19,7 +19,7 @@ G-HTTP-16.8 envloop-http.md#16.8 open #5
   The contract's vector of rewards gives its numbers through aggregate, result and compare.
 G-HTTP-16.9 envloop-http.md#16.9 open #5
   Artifacts: hostile names, windows at every offset, images at their bounds, an allowance that never over-commits.
-G-HTTP-16.10 envloop-http.md#16.10 open #3
+G-HTTP-16.10 envloop-http.md#16.10 closed
   Following the logs of a running Job shows every record once through a 503 and a restart.
 G-HTTP-16.11 envloop-http.md#16.11 open #5
   All thirteen tools work through a real client, and a cap that is absent or out of range writes nothing.
