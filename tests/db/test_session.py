@@ -33,6 +33,26 @@ async def test_a_transaction_is_kept_and_a_reading_session_keeps_nothing(notes):
     assert await count(notes) == 1
 
 
+async def test_a_glance_holds_no_transaction_and_the_next_user_of_its_connection_has_one(database_url):
+    database = open_database(database_url, pool_size=1)
+    watcher = open_database(database_url, pool_size=1)
+    asks = sa.text("SELECT state FROM pg_stat_activity WHERE pid = :pid")
+    try:
+        async with watcher.session() as watching, database.glance() as session:
+            pid = await session.scalar(sa.text("SELECT pg_backend_pid()"))
+            assert await watching.scalar(asks, {"pid": pid}) == "idle"
+        with pytest.raises(ZeroDivisionError):
+            async with database.transaction() as session:
+                assert await session.scalar(sa.text("SELECT pg_backend_pid()")) == pid
+                await session.execute(sa.text("CREATE TABLE undone ()"))
+                raise ZeroDivisionError
+        async with database.session() as session:
+            assert await session.scalar(sa.text("SELECT to_regclass('undone')")) is None
+    finally:
+        await database.close()
+        await watcher.close()
+
+
 async def test_an_error_undoes_the_whole_transaction(notes):
     with pytest.raises(ZeroDivisionError):
         async with notes.transaction() as session:

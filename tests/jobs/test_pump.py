@@ -256,3 +256,21 @@ async def test_ten_jobs_in_two_projects_beside_a_large_and_an_urgent_one_keep_ev
     assert await world.value("SELECT count(*) FROM work WHERE flow = 'trial'") == 500 + 40 + 8 * 60
     assert order[0] == urgent
     assert order[-1] == large
+
+
+async def test_the_end_of_a_try_calls_the_pump_only_when_the_line_before_the_slots_runs_out(world: World) -> None:
+    calls: list[str] = []
+    tools = replace(world.tools, kick_pump=lambda: calls.append("pump"), kick_below=2, slots=asyncio.Semaphore(0))
+
+    async def wait_in_line() -> None:
+        async with tools.slot():
+            pass
+
+    waiting = [asyncio.create_task(wait_in_line()) for _ in range(2)]
+    await asyncio.sleep(0)
+    await flows.leave(tools, "trial_none", 1)
+    assert calls == []
+    tools.slots.release()
+    await asyncio.wait(waiting, return_when=asyncio.ALL_COMPLETED)
+    await flows.leave(tools, "trial_none", 1)
+    assert calls == ["pump"]

@@ -64,7 +64,12 @@ async def start_work(stack: AsyncExitStack, installation: Installation, *, grace
     backends = (provider.name,) if await _usable(provider) else ()
     worker_id = uuid.uuid4().hex
     clock = installation.clock
-    engine = DbosEngine(installation.database.url, worker_id, slots=installation.settings.slots)
+    engine = DbosEngine(
+        installation.database.url,
+        worker_id,
+        slots=installation.settings.slots,
+        may_restart=not installation.alone,
+    )
     recovery = Recovery(installation.database, engine, clock)
     loops = _loops(installation, engine, recovery, provider)
     flows.register(engine, _tools(installation, engine, provider, worker_id, loops[0]))

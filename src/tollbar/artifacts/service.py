@@ -44,7 +44,7 @@ async def record(
     `replaces_older` (a new seal) everything that older tries recorded goes. Raises `ValueError` for a name that no
     listing may hold.
     """
-    if replaces_older:
+    if replaces_older and try_no > 1:
         await store.drop_older_tries(session, trial_id, try_no)
     named = {item.name: item for item in reversed(items)}
     for name in named:

@@ -5,29 +5,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from sqlalchemy import delete, func, select, update
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import delete, func, select, text, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from tollbar.access.principal import Principal
 from tollbar.artifacts.tables import ArtifactRow
+from tollbar.kit.jsonio import compact
 from tollbar.kit.paging import PageRequest
 
-_KEY: Final = frozenset({"trial_id", "name"})
+# All rows in one document: one statement and one round trip, the same text however many there are.
+_PUT: Final = text(
+    """
+    INSERT INTO artifact (id, trial_id, project_id, try_no, name, kind, media_type, size, sha256, state, upload_state,
+                          created_at)
+    SELECT id, trial_id, project_id, try_no, name, kind, media_type, size, sha256, state, upload_state, created_at
+      FROM jsonb_populate_recordset(CAST(NULL AS artifact), CAST(:rows AS jsonb))
+    ON CONFLICT (trial_id, name) DO UPDATE
+      SET id = excluded.id, project_id = excluded.project_id, try_no = excluded.try_no, kind = excluded.kind,
+          media_type = excluded.media_type, size = excluded.size, sha256 = excluded.sha256, state = excluded.state,
+          upload_state = excluded.upload_state, created_at = excluded.created_at
+      WHERE artifact.try_no <= excluded.try_no
+    """
+)
 
 
 async def put(session: AsyncSession, rows: Sequence[dict[str, Any]]) -> None:
     """Adds artifacts; one that the Trial has already under that name is replaced, unless a later try wrote it."""
-    if not rows:
-        return
-    new = insert(ArtifactRow)
-    replaced = {name: new.excluded[name] for name in rows[0] if name not in _KEY}
-    statement = new.on_conflict_do_update(
-        index_elements=[ArtifactRow.trial_id, ArtifactRow.name],
-        set_=replaced,
-        where=ArtifactRow.try_no <= new.excluded.try_no,
-    )
-    await session.execute(statement, rows)
+    if rows:
+        document = [{**row, "created_at": row["created_at"].isoformat()} for row in rows]
+        await session.execute(_PUT, {"rows": compact(document)})
 
 
 async def drop_older_tries(session: AsyncSession, trial_id: str, try_no: int) -> None:

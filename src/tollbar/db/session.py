@@ -36,6 +36,20 @@ class Database:
         async with self.sessions(bind=self._snapshots) as session:
             yield session
 
+    @cached_property
+    def _glances(self) -> AsyncEngine:
+        """The same pool without transactions around its statements."""
+        return self.engine.execution_options(isolation_level="AUTOCOMMIT")
+
+    @asynccontextmanager
+    async def glance(self) -> AsyncGenerator[AsyncSession]:
+        """Yields a session for one reading statement, which costs one round trip instead of three.
+
+        Each statement is a transaction of its own, so two of them need not agree and one that writes is final.
+        """
+        async with self.sessions(bind=self._glances) as session:
+            yield session
+
     @asynccontextmanager
     async def transaction(self) -> AsyncGenerator[AsyncSession]:
         """Yields a session in one transaction, committed at the end and rolled back on an error."""

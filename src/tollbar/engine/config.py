@@ -19,8 +19,11 @@ NAME: Final = "tollbar"
 _log = structlog.get_logger()
 
 
-def engine_config(url: str, executor_id: str) -> DBOSConfig:
-    """Returns the configuration of a working process; `executor_id` is fresh for each start."""
+def engine_config(url: str, executor_id: str, *, may_restart: bool = True) -> DBOSConfig:
+    """Returns the configuration of a working process; `executor_id` is fresh for each start.
+
+    `may_restart` false: the database lives and dies with this process, so no connection is tested before its use.
+    """
     return {
         "name": NAME,
         "system_database_url": url,
@@ -31,6 +34,9 @@ def engine_config(url: str, executor_id: str) -> DBOSConfig:
         "run_migrations": False,
         "max_executor_threads": 32,
         "sys_db_pool_size": 10,
+        # Events and streams of the library are not used; its default wakes a thread a hundred times a second.
+        "notification_coalesce_sec": 0.25,
+        "db_engine_kwargs": {"pool_pre_ping": may_restart},
         "log_level": "WARNING",
         "enable_otlp": False,
     }

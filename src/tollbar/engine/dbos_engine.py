@@ -46,13 +46,15 @@ class DbosEngine:
     """Implements `port.Engine`. One object per process; `slots` sizes how far claims run ahead.
 
     Making one does no I/O: the process may enqueue and ask at once, and works only after `start`. A process that
-    never starts it needs no `executor_id`.
+    never starts it needs no `executor_id`. `may_restart` false says that the database lives and dies with this
+    process: connections are then not tested before each use.
     """
 
-    def __init__(self, url: str, executor_id: str = "", *, slots: int = 4) -> None:
+    def __init__(self, url: str, executor_id: str = "", *, slots: int = 4, may_restart: bool = True) -> None:
         self._url = psycopg_url(url)
         self._executor_id = executor_id
         self._slots = slots
+        self._may_restart = may_restart
         self._tasks: set[asyncio.Task[Any]] = set()
         """Tasks of flows until they are done, the wait of a cancelled one for its outcome included."""
         self._cancelled: set[asyncio.Task[Any]] = set()
@@ -62,7 +64,7 @@ class DbosEngine:
         self._launched = False
         self._stopping = False
         self._client_engine = create_engine(
-            self._url, pool_size=3, max_overflow=0, pool_pre_ping=True, hide_parameters=True
+            self._url, pool_size=3, max_overflow=0, pool_pre_ping=may_restart, hide_parameters=True
         )
         self._client = DBOSClient(
             system_database_engine=self._client_engine,
@@ -215,7 +217,7 @@ class DbosEngine:
                 polling_interval_sec=rules.polling_interval_s,
                 on_conflict="always_update",
             )
-        DBOS(config=engine_config(self._url, self._executor_id))
+        DBOS(config=engine_config(self._url, self._executor_id, may_restart=self._may_restart))
         DBOS.listen_queues(list(queues))
         self._launched = True
         # Here and now, on the loop's own thread: flows run on the loop that is running in the launching thread.

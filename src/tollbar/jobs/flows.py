@@ -103,10 +103,18 @@ async def leave(tools: TrialTools, trial_id: str, try_no: int) -> None:
     sandbox = tools.kept.pop((trial_id, try_no), None)
     if sandbox is not None:
         await phase.destroy(sandbox)
+    async with tools.database.glance() as session:
+        stopping = await store.is_try(session, trial_id, try_no, [TrialState.STOPPING])
+    if stopping:
+        await _end_stopping(tools, trial_id, try_no)
+    tools.trial_left()
+
+
+async def _end_stopping(tools: TrialTools, trial_id: str, try_no: int) -> None:
     async with tools.database.transaction() as session:
+        # Looked at again: another one may have ended it meanwhile.
         stopping = await store.is_try(session, trial_id, try_no, [TrialState.STOPPING])
         found = await store.working_set(session, trial_id) if stopping else None
         if found is not None:
             row = found[0]
             await endings.end_stopping(session, row.job_id, trial_id, try_no, row.task_seq, tools.clock.now())
-    tools.kick_pump()
