@@ -15,7 +15,7 @@ from typing import Final
 
 import httpx2
 
-from bench import database, engine_cost, enqueue, jobs, latency, machine, throughput, variants
+from bench import database, engine_cost, enqueue, jobs, latency, machine, throughput, variants, waiting
 from bench.figures import Figures, say
 from bench.peers import compare
 from bench.peers.peerrun import PeerFailed
@@ -37,6 +37,8 @@ class Plan:
     """A new server for each round of the trials, started twice; else one for all of them."""
     requests: int
     flows: int
+    waiting: int
+    """Trials that wait at once."""
     peers_k: tuple[int, ...]
 
 
@@ -51,6 +53,7 @@ _FULL: Final = Plan(
     fresh=True,
     requests=20,
     flows=200,
+    waiting=256,
     peers_k=(50, 200),
 )
 _QUICK: Final = Plan(
@@ -59,6 +62,7 @@ _QUICK: Final = Plan(
     fresh=False,
     requests=10,
     flows=50,
+    waiting=32,
     peers_k=(24,),
 )
 
@@ -99,6 +103,15 @@ def _engine(figures: Figures, plan: Plan) -> None:
         figures.add("engine", "of it in the database", "ms", done.database_s / plan.flows * 1000)
 
 
+def _waiting(figures: Figures, plan: Plan) -> None:
+    say("waiting")
+    slots = plan.waiting
+    with tempfile.TemporaryDirectory(prefix="tollbar-bench-") as folder, server(Path(folder), slots=slots) as running:
+        dataset = variants.publish(running, variants.WAITING)
+        jobs.run(running.http, "oracle", 1)
+        waiting.round_of(figures, running, dataset, plan.waiting, requests=5 * plan.requests)
+
+
 def _statements(figures: Figures, running: Server, k: int) -> None:
     """What the database is asked for one Trial; its times are those of a server that logs every statement."""
     say("statements")
@@ -133,7 +146,7 @@ _PARTS: Final[dict[str, Callable[[Figures, Plan], None]]] = {
     "enqueue": _enqueue,
     "engine": _engine,
 }
-_ALL_PARTS: Final = {**_PARTS, "peers": _peers}
+_ALL_PARTS: Final = {**_PARTS, "waiting": _waiting, "peers": _peers}
 
 
 def main() -> int:

@@ -14,7 +14,7 @@ from bench.figures import Figures
 from bench.server import Server
 
 _PERCENTILES: Final = {"p50": 50, "p95": 95}
-_PAUSE_S: Final = 0.02
+PAUSE_S: Final = 0.02
 """Between two requests beside a running Job: a client that asks without pause would be what is measured."""
 _SHORT_S: Final = 0.1
 _ATTEMPTS_A_REQUEST: Final = 3
@@ -26,17 +26,17 @@ def round_of(figures: Figures, running: Server, *, requests: int) -> None:
     http = running.http
     finished = jobs.run(http, "oracle", 1).jobs[0]["job_id"]
     _status_cpu(figures, running, finished, requests)
-    _note(figures, "status", "idle", _times(lambda: jobs.status(http, finished), requests))
+    note(figures, "status", "idle", times(lambda: jobs.status(http, finished), requests))
     submitted: list[str] = []
-    _note(figures, "submit", "idle", [_idle_submit(http) for _ in range(requests // 2)])
+    note(figures, "submit", "idle", [_idle_submit(http) for _ in range(requests // 2)])
     attempts = min(jobs.MAX_ATTEMPTS, _ATTEMPTS_A_REQUEST * requests)
     busy = [jobs.submit(http, "oracle", attempts)["job_id"] for _ in range(2)]
-    _note(figures, "status", "busy", _times(lambda: jobs.status(http, busy[0]), requests, _PAUSE_S))
-    _note(
+    note(figures, "status", "busy", times(lambda: jobs.status(http, busy[0]), requests, PAUSE_S))
+    note(
         figures,
         "submit",
         "busy",
-        _times(lambda: submitted.append(jobs.submit(http, "oracle", 1)["job_id"]), requests, _PAUSE_S),
+        times(lambda: submitted.append(jobs.submit(http, "oracle", 1)["job_id"]), requests, PAUSE_S),
     )
     jobs.wait(http, [*busy, *submitted], "oracle")
 
@@ -58,17 +58,19 @@ def _status_cpu(figures: Figures, running: Server, job_id: str, requests: int) -
     figures.add("tollbar", "CPU a status request", "ms", used.total_s / requests * 1000)
 
 
-def _times(call: Callable[[], object], count: int, pause_s: float = 0.0) -> list[float]:
-    times: list[float] = []
+def times(call: Callable[[], object], count: int, pause_s: float = 0.0) -> list[float]:
+    """Returns the seconds of each of so many calls, with a pause after each."""
+    found: list[float] = []
     for _ in range(count):
         started = time.perf_counter()
         call()
-        times.append(time.perf_counter() - started)
+        found.append(time.perf_counter() - started)
         time.sleep(pause_s)
-    return times
+    return found
 
 
-def _note(figures: Figures, request: str, state: str, times: list[float]) -> None:
-    cuts = statistics.quantiles(times, n=100, method="inclusive")
+def note(figures: Figures, request: str, state: str, seconds: list[float]) -> None:
+    """Notes the percentiles of one kind of request."""
+    cuts = statistics.quantiles(seconds, n=100, method="inclusive")
     for name, percent in _PERCENTILES.items():
         figures.add("tollbar", "latency", "ms", cuts[percent - 1] * 1000, request=request, server=state, at=name)

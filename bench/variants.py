@@ -17,6 +17,8 @@ from bench.server import Server
 PLAIN: Final = "separate verifier"
 SHARED: Final = "shared verifier"
 HOOK: Final = "collect hook"
+WAITING: Final = "waiting agent"
+_WAIT_S: Final = 900
 _SEPARATE: Final = 'environment_mode = "separate"'
 _HOOK: Final = '\n[[verifier.collect]]\ncommand = "true"\n'
 
@@ -34,6 +36,9 @@ def publish(running: Server, shape: str) -> str:
             # A verifier that shares the agent's sandbox has no image of its own.
             (task / "tests" / "Dockerfile").unlink()
             text = text.replace(_SEPARATE, _SEPARATE.replace("separate", "shared"))
+        elif shape == WAITING:
+            (task / "solution" / "solve.sh").write_text(f"#!/bin/sh\nexec sleep {_WAIT_S}\n")
+            text = text.replace("[agent]\ntimeout_sec = 30", f"[agent]\ntimeout_sec = {2 * _WAIT_S}")
         else:
             text += _HOOK
         (task / "task.toml").write_text(text)
