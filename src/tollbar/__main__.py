@@ -39,6 +39,7 @@ APP_NOUNS: Final = (
             "remove": "tollbar.app.vault:remove_secret",
         },
     ),
+    ("trials", "Single attempts at a task.", {"shell": "tollbar.app.shell:shell"}),
     ("limits", "What bounds the project.", {"set": "tollbar.app.limits:set_limits"}),
 )
 

@@ -60,7 +60,7 @@ async def evidence_is_of_one_try(world: World) -> None:
 def nothing_is_left_on_the_machine(world: World) -> None:
     """No sandbox, no log file."""
     assert world.provider.living() == []
-    assert world.tools.kept == {}
+    assert world.tools.waiting == {}
     assert world.log_files() == []
 
 

@@ -53,7 +53,7 @@ def words(trial: dict[str, Any]) -> tuple[Any, ...]:
 async def nothing_is_left(world: World) -> None:
     """No sandbox, no log file, no reservation, no Trial that lives."""
     assert world.provider.living() == []
-    assert world.tools.kept == {}
+    assert world.tools.waiting == {}
     assert world.log_files() == []
     assert await world.value("SELECT coalesce(sum(reserved_pusd), 0)::int FROM budget") == 0
     live = "state NOT IN ('succeeded', 'failed', 'cancelled')"

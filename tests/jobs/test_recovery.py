@@ -95,7 +95,7 @@ async def test_a_sealed_trial_of_shared_mode_runs_again_and_keeps_nothing_of_the
     world.provider.agent = [first, lambda call: ended()]
     job_id, trial_id = await admitted(world, dataset=SHARED_ONE)
     assert await agent_phase.run(world.tools, trial_id, 1) == "sealed"
-    await world.tools.kept.pop((trial_id, 1)).destroy()
+    await world.tools.waiting.pop((trial_id, 1)).sandbox.destroy()
     await dies(world, trial_id)
     await world.engine.drain(world.pump.run_once)
     (trial,) = await world.trial_results(job_id)
@@ -108,7 +108,7 @@ async def test_a_sealed_trial_of_shared_mode_runs_again_and_keeps_nothing_of_the
 async def test_a_shared_trial_that_fails_after_a_lost_try_shows_no_seal_of_it(world: World) -> None:
     job_id, trial_id = await admitted(world, dataset=SHARED_ONE)
     assert await agent_phase.run(world.tools, trial_id, 1) == "sealed"
-    await world.tools.kept.pop((trial_id, 1)).destroy()
+    await world.tools.waiting.pop((trial_id, 1)).sandbox.destroy()
     await dies(world, trial_id)
     world.provider.faults["create:agent"] = [RuntimeError("a bug")]
     await world.engine.drain(world.pump.run_once)

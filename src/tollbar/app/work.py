@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import structlog
@@ -31,6 +32,7 @@ from tollbar.jobs.taskcache import TaskCache
 from tollbar.jobs.tools import TrialTools
 from tollbar.sandboxes.bwrap import BwrapProvider
 from tollbar.sandboxes.interface import Capabilities
+from tollbar.settings import Settings
 
 _PUMP_S: Final = 0.5
 _RECONCILE_BEATS: Final = 5
@@ -60,7 +62,7 @@ async def start_work(stack: AsyncExitStack, installation: Installation, *, grace
 
     Without a usable sandbox backend no Trial is claimed here, only control work.
     """
-    provider = _provider(installation)
+    provider = provider_of(installation.settings, installation.data_dir)
     backends = (provider.name,) if await _usable(provider) else ()
     worker_id = uuid.uuid4().hex
     clock = installation.clock
@@ -88,9 +90,9 @@ async def start_work(stack: AsyncExitStack, installation: Installation, *, grace
     return Work(engine, worker_id, backends, provider.capabilities() if backends else None, ended)
 
 
-def _provider(installation: Installation) -> BwrapProvider:
-    root = installation.data_dir / "sandboxes"
-    return BwrapProvider(root, sandbox_uid=installation.settings.sandbox_uid, host=socket.gethostname())
+def provider_of(settings: Settings, data_dir: Path) -> BwrapProvider:
+    """Returns the sandbox backend of a data directory; nothing is started yet."""
+    return BwrapProvider(data_dir / "sandboxes", sandbox_uid=settings.sandbox_uid, host=socket.gethostname())
 
 
 async def _usable(provider: BwrapProvider) -> bool:

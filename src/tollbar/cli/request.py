@@ -33,6 +33,10 @@ class Wanted:
     config: Annotated[str | None, Parameter(help="Only the tasks of this named subset.")] = None
     task: Annotated[str | None, Parameter(help="Only this task.")] = None
     tag: Annotated[str | None, Parameter(help="A word to find the Job by.")] = None
+    keep_failed: Annotated[
+        str | None,
+        Parameter(help="Keep the sandboxes of Trials that do not pass so long, such as 1h; see trials shell."),
+    ] = None
 
     def check_cap(self) -> None:
         """Raises `Usage` for options that contradict each other."""
@@ -62,6 +66,7 @@ class Wanted:
                 "tag": self.tag,
                 "max_cost_usd": whole or None,
                 "max_cost_per_trial_usd": share or None,
+                "execution": None if self.keep_failed is None else {"keep_failed_sec": _seconds(self.keep_failed)},
             }
         )
 
@@ -83,6 +88,7 @@ class Wanted:
         return params
 
 
+_UNITS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 ANY: Final = Wanted()
 Request = Annotated[Wanted, Parameter(name="*")]
 
@@ -90,6 +96,14 @@ Request = Annotated[Wanted, Parameter(name="*")]
 def given(members: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the members that have a value."""
     return {name: value for name, value in members.items() if value is not None}
+
+
+def _seconds(text: str) -> int:
+    """Returns a time such as 90s, 30m, 1h or 2d in seconds; raises `Usage`."""
+    number, unit = text[:-1], _UNITS_S.get(text[-1:])
+    if unit is None or not number.isascii() or not number.isdigit():
+        raise Usage(f"--keep-failed {text} is no time such as 90s, 30m, 1h or 2d")
+    return int(number) * unit
 
 
 def _json_or_text(text: str) -> Any:

@@ -70,12 +70,14 @@ def _rows(trial: TrialResult) -> Rows:
         ("pass", trial["pass"]),
         ("reason", _reason(trial)),
         ("agent", trial["agent_outcome"]),
+        *_steps(trial),
         *_structured(trial["structured_result"]),
         ("verifier", _pairs({name: verifier[name] for name in ("mode", "exit_code", "tests") if name in verifier})),
         ("times", ", ".join(f"{name} {seconds:g} s" for name, seconds in (trial["timings_s"] or {}).items())),
         ("cost", money(trial["cost"]["total_usd"])),
         ("tokens out", (trial["usage"] or {}).get("output_tokens")),
         ("artifacts", _artifacts(trial)),
+        *_kept(trial),
         ("finished", Moment(trial["finished_at"])),
     ]
 
@@ -96,6 +98,28 @@ def _structured(result: dict[str, Any] | None) -> Rows:
         ("composite", number(composite) if isinstance(composite, int | float) else None),
         ("details (untrusted)", _pairs(details) if isinstance(details, dict) else details),
     ]
+
+
+def _steps(trial: TrialResult) -> Rows:
+    """Returns a row for each step that ran, after how many of how many did; none for a task without steps."""
+    steps = trial.get("steps")
+    if not steps:
+        return []
+    ran = f"{len(steps['items'])} of {trial.get('steps_total')}, reward by {steps['strategy']}"
+    return [("steps", ran), *((f"step {step['name']}", _step(step)) for step in steps["items"])]
+
+
+def _step(step: dict[str, Any]) -> str:
+    reward = "no reward" if step["reward"] is None else f"reward {number(step['reward'])}"
+    said = [reward, step["reason"], f"gate {step['gate']}" if step["gate"] else None]
+    return ", ".join(part for part in said if part)
+
+
+def _kept(trial: TrialResult) -> Rows:
+    kept = trial.get("kept")
+    if not kept:
+        return []
+    return [("sandbox", f"kept until {kept['until']} on {kept['host']}: tollbar trials shell {trial['trial_id']}")]
 
 
 def _numbers(values: object) -> str | None:

@@ -243,6 +243,10 @@ class Artifact(TypedDict):
 
 class TrialResult(Trial):
     structured_result: dict[str, Any] | None
+    steps: NotRequired[dict[str, Any] | None]
+    steps_run: NotRequired[int | None]
+    steps_total: NotRequired[int | None]
+    kept: NotRequired[dict[str, str] | None]
     verifier: dict[str, Any] | None
     timings_s: dict[str, float]
     usage: dict[str, Any]

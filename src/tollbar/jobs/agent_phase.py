@@ -22,7 +22,7 @@ from tollbar.jobs.phase import ENDED, GONE, SEALED, Outcome
 from tollbar.jobs.retries import Failure
 from tollbar.jobs.states import Reason, TrialState
 from tollbar.jobs.taskcache import LocalTask
-from tollbar.jobs.tools import TrialTools, WorkingSet
+from tollbar.jobs.tools import TrialTools, Waiting, WorkingSet
 from tollbar.sandboxes.errors import EnvironmentFailure
 
 _NO_FACTS: Final[dict[str, Any]] = {
@@ -121,8 +121,8 @@ async def _run_and_seal(tools: TrialTools, found: WorkingSet, local: LocalTask) 
                 await _seal(tools, this, ran, await agent_run.sealed(tools, this, sandbox))
                 kept = not part.is_separate
             finally:
-                if kept:
-                    tools.kept[found.trial.id, found.try_no] = sandbox
+                if kept or found.job.keep_failed_s:
+                    tools.waiting[found.trial.id, found.try_no] = Waiting(sandbox, found.job.keep_failed_s)
                 else:
                     await to_the_end(phase.destroy(sandbox))
     finally:

@@ -27,6 +27,19 @@ class TrialNotFound(TollbarError):
         super().__init__("There is no such Trial in this project.")
 
 
+class SandboxNotKept(TollbarError):
+    """The sandbox of the Trial is not kept: its Job does not ask for it, the Trial passed, or the time is over."""
+
+    code = "SANDBOX_NOT_KEPT"
+    status = 409
+
+    def __init__(self, trial_id: str) -> None:
+        super().__init__(
+            f"The sandbox of {trial_id} is not kept.",
+            hint="Ask for it when the Job is submitted: tollbar jobs submit ... --keep-failed 1h",
+        )
+
+
 class JobRequestConflict(TollbarError):
     """The `request_id` was used before with other arguments; names what differs, never the values."""
 

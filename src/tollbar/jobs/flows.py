@@ -11,7 +11,7 @@ from typing import Any
 from structlog.contextvars import bound_contextvars
 
 from tollbar.engine.port import Engine
-from tollbar.jobs import agent_phase, endings, expansion, grading, phase, store
+from tollbar.jobs import agent_phase, endings, expansion, grading, keeping, store
 from tollbar.jobs.cleanup import to_the_end
 from tollbar.jobs.events import service as events
 from tollbar.jobs.phase import ENDED, SEALED
@@ -99,10 +99,10 @@ async def end_running(tools: TrialTools, job_id: str) -> int:
 
 
 async def leave(tools: TrialTools, trial_id: str, try_no: int) -> None:
-    """Lets go of a sandbox that was kept for a Trial's grading, and ends a Trial that was being stopped."""
-    sandbox = tools.kept.pop((trial_id, try_no), None)
-    if sandbox is not None:
-        await phase.destroy(sandbox)
+    """Keeps or destroys the sandbox that is left of a try, and ends a Trial that was being stopped."""
+    waiting = tools.waiting.pop((trial_id, try_no), None)
+    if waiting is not None:
+        await keeping.leave(tools, trial_id, try_no, waiting)
     async with tools.database.glance() as session:
         stopping = await store.is_try(session, trial_id, try_no, [TrialState.STOPPING])
     if stopping:

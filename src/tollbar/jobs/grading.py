@@ -61,7 +61,8 @@ async def _grade(tools: TrialTools, found: WorkingSet) -> None:
     async with tools.database.session() as session:
         seal = await store.seal(session, found.trial.id)
     assert seal is not None
-    part, sandbox = Part(local.task), tools.kept.get((found.trial.id, found.try_no))
+    part, waiting = Part(local.task), tools.waiting.get((found.trial.id, found.try_no))
+    sandbox = None if waiting is None else waiting.sandbox
     form = Form(found.trial.sandbox_forms.get("agent", Form.ONE_SHOT))
     verdict = await verifying.verify(tools, Case(found, local, part, seal.manifest_blob, sandbox, form))
     await to_the_end(phase.let_go(tools, found))

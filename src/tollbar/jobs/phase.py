@@ -193,10 +193,10 @@ async def destroy(sandbox: Sandbox) -> None:
 
 
 async def let_go(tools: TrialTools, found: WorkingSet) -> None:
-    """Destroys the agent's sandbox that was kept for this Trial's verifier, if there is one."""
-    sandbox = tools.kept.pop((found.trial.id, found.try_no), None)
-    if sandbox is not None:
-        await destroy(sandbox)
+    """Destroys the agent's sandbox that waited for this Trial's verifier, unless its Job may want it kept."""
+    key = (found.trial.id, found.try_no)
+    if key in tools.waiting and not found.job.keep_failed_s:
+        await destroy(tools.waiting.pop(key).sandbox)
 
 
 async def note_running(tools: TrialTools, found: WorkingSet) -> None:

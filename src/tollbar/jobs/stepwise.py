@@ -27,7 +27,7 @@ from tollbar.jobs.retries import Failure
 from tollbar.jobs.rewards import Graded, Unscored
 from tollbar.jobs.states import AgentOutcome, Reason
 from tollbar.jobs.taskcache import LocalTask
-from tollbar.jobs.tools import TrialTools, WorkingSet
+from tollbar.jobs.tools import TrialTools, Waiting, WorkingSet
 from tollbar.jobs.verifying import Case, Verdict
 from tollbar.kit.jsonio import canonical
 from tollbar.sandboxes.errors import EnvironmentStartFailed
@@ -121,8 +121,11 @@ class _Progress:
                 raise TryOver
 
     async def leave(self) -> None:
-        """Destroys the sandbox."""
-        if self._sandbox is not None:
+        """Destroys the sandbox, unless its Job may want it kept."""
+        if self._sandbox is not None and self._found.job.keep_failed_s:
+            key = (self._found.trial.id, self._found.try_no)
+            self._tools.waiting[key] = Waiting(self._sandbox, self._found.job.keep_failed_s)
+        elif self._sandbox is not None:
             await phase.destroy(self._sandbox)
 
     async def _agent(self, this: AgentRun, step: Step, meter: Meter) -> tuple[Ran, Sealed, Sandbox]:

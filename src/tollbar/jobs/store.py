@@ -7,6 +7,7 @@ the other's end and closes the Job.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 from sqlalchemy import BigInteger, and_, bindparam, exists, func, or_, select, text, tuple_, update
@@ -155,6 +156,34 @@ async def note_trial(session: AsyncSession, trial_id: str, try_no: int, **values
         .values(**values)
     )
     return result.rowcount == 1
+
+
+async def note_kept(
+    session: AsyncSession, trial_id: str, try_no: int, until: datetime | None, host: str | None
+) -> bool:
+    """Writes where the sandbox of a Trial is kept, and until when; False: this try did not end it, or it passed."""
+    result: Any = await session.execute(
+        update(TrialRow)
+        .where(
+            TrialRow.id == trial_id,
+            TrialRow.try_no == try_no,
+            TrialRow.state.in_((TrialState.FAILED, TrialState.SUCCEEDED)),
+            TrialRow.passed.is_not(True),
+        )
+        .values(kept_until=until, kept_on=host)
+    )
+    return result.rowcount == 1
+
+
+async def kept_trials(session: AsyncSession, actor: Principal, now: datetime) -> list[tuple[TrialRow, JobRow]]:
+    """Returns the project's Trials whose sandbox is kept, with their Jobs, those that go first at the top."""
+    query = (
+        select(TrialRow, JobRow)
+        .join(JobRow, JobRow.id == TrialRow.job_id)
+        .where(TrialRow.project_id == actor.project_id, TrialRow.kept_until > now)
+        .order_by(TrialRow.kept_until, TrialRow.id)
+    )
+    return [(row[0], row[1]) for row in await session.execute(query)]
 
 
 async def add_to_task(

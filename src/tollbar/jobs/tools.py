@@ -29,6 +29,14 @@ class Line:
 
 
 @dataclass(frozen=True)
+class Waiting:
+    """A sandbox whose agent is done: for a shared verifier, and to be kept so long if its Trial does not pass."""
+
+    sandbox: Sandbox
+    keep_failed_s: float
+
+
+@dataclass(frozen=True)
 class TrialTools:
     """The worker's tools. `slots` bounds what runs here; claims run ahead of it, so no slot waits for a poll."""
 
@@ -48,8 +56,8 @@ class TrialTools:
     seal_limits: SealLimits = field(default_factory=SealLimits)
     max_phase_s: float = MAX_PHASE_S
     """Longest agent phase."""
-    kept: dict[tuple[str, int], Sandbox] = field(default_factory=dict[tuple[str, int], Sandbox])
-    """Sandboxes of shared-mode Trials between their two steps, by (trial, try)."""
+    waiting: dict[tuple[str, int], Waiting] = field(default_factory=dict[tuple[str, int], Waiting])
+    """Sandboxes of Trials after their first step, by (trial, try)."""
     line: Line = field(default_factory=Line)
     adapters: Mapping[str, Adapter] = field(default_factory=lambda: ADAPTERS)
     """How agents are run, by their names."""

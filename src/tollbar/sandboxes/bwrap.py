@@ -212,6 +212,12 @@ class BwrapProvider:
         await sandbox.kill()
         await asyncio.to_thread(registry.keep, text, Kept(until, sandbox.spec))
 
+    async def let_go(self, name: SandboxName) -> None:
+        """Lets go of a kept sandbox of this process, so that any process of this machine may `attach` it."""
+        text = _checked(name)
+        if self._living.pop(text, None) is not None:
+            await asyncio.to_thread((await self._registered()).let_go, text)
+
     async def attach(self, name: SandboxName) -> HeldSandbox:
         """Returns a sandbox of this process in the form `held`, or a kept one on the files that a dead process left.
 

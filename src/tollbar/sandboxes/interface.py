@@ -387,6 +387,10 @@ class SandboxProvider(Protocol):
         """
         ...
 
+    async def let_go(self, name: SandboxName) -> None:
+        """Lets go of a kept sandbox of this process, so that any process of this machine may `attach` it."""
+        ...
+
     async def attach(self, name: SandboxName) -> EnterableSandbox:
         """Returns a sandbox of this process, or a kept one on its files, in the form `held`; or `SandboxLost`."""
         ...

@@ -90,6 +90,12 @@ class Registry:
         """Notes that a sandbox of this process is kept."""
         kept.write(self._claims[name].folder)
 
+    def let_go(self, name: str) -> None:
+        """Lets go of a kept sandbox whose processes are dead: its group goes, its folder stays and is anybody's."""
+        held = self._claims.pop(name)
+        self._ground.cgroups.group(self._group_name(name)).remove()
+        held.let_go()
+
     def kept(self) -> dict[str, Kept]:
         """Returns the notes of all kept sandboxes on this machine."""
         notes = {folder.name: read_kept(folder) for folder in self._ground.places.sandboxes.iterdir()}

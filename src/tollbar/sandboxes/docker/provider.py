@@ -152,6 +152,11 @@ class DockerProvider:
         await sandbox.kill()
         await asyncio.to_thread(Kept(until, sandbox.spec).write, self._claims[str(name)].folder)
 
+    async def let_go(self, name: SandboxName) -> None:
+        """Lets go of a kept sandbox of this process, so that any process of this machine may `attach` it."""
+        if self._living.pop(str(name), None) is not None:
+            self._claims.pop(str(name)).let_go()
+
     async def attach(self, name: SandboxName) -> DockerSandbox:
         """Returns a sandbox of this process, or a kept one that a dead process left; or raises `SandboxLost`."""
         text, mark = str(name), await self._marked()
