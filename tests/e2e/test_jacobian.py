@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 
 from tests.e2e.conftest import Running
-from tests.e2e.tasks import Ended, run_folder
+from tests.e2e.tasks import Ended, results, run_folder
 
 EXAMPLES: Final = Path(__file__).parents[2].parent / "shared" / "examples" / "tasks" / "jacobian"
 BOUND: Final = {"correctness": 1.0, "input_binding": 1.0}
@@ -145,3 +145,15 @@ def test_every_substitution_of_a_base_stands_on_the_trial(solved: Ended) -> None
         bases = [item for item in trial["substitutions"] if item["kind"] == "base"]
         assert {item["declared"] for item in bases} == declared
         assert all(item["used"].startswith("host@sha256:") for item in bases)
+
+
+def test_a_held_sandbox_gives_every_task_the_rewards_of_a_one_shot_one(server: Running, copies: Path) -> None:
+    server.cli("datasets", "push", str(copies), "--name", "examples/held", "--version", "1")
+    body = {"dataset": "examples/held@1", "max_cost_usd": 1, "execution": {"sandbox_form": "held"}}
+    for profile, reward in (("tollbar/oracle", 1.0), ("tollbar/nop", 0.0)):
+        with server.http() as http:
+            job = http.post("/v1/job", json={**body, "profile_name": profile}).json()
+        assert server.finished(job["job_id"])["n_scored"] == 6
+        trials = results(server, job["job_id"])
+        assert {trial["reward"] for trial in trials} == {reward}
+        assert {tuple(trial["sandbox_forms"].values()) for trial in trials} == {("held", "held")}

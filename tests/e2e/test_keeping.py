@@ -51,7 +51,7 @@ def test_a_failed_trials_sandbox_is_entered_and_what_a_person_does_there_stays(s
 
     assert first.returncode == 3, first.stderr
     assert "/app" in first.stdout
-    assert "mine" in second.stdout.replace("\r", "").split("\n")
+    assert "mine\n" in second.stdout.replace("\r", "")
     assert trial_id in shell(server).stdout
     with server.http() as http:
         assert http.get(f"/v1/trials/{trial_id}/result").json()["reward"] == trial["reward"]
