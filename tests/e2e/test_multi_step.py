@@ -11,6 +11,11 @@ import pytest
 
 from tests.e2e.conftest import Running
 from tests.e2e.tasks import Ended, run_folder
+from tollbar.app.references import References
+from tollbar.artifacts.blobs import local_blobs
+from tollbar.db.datadir import read_server_facts
+from tollbar.db.session import open_database
+from tollbar.sandboxes.seal import read_manifest
 
 EXAMPLE: Final = Path(__file__).parents[2].parent / "shared" / "examples" / "tasks" / "harbor-cookbook" / "multi-step"
 
@@ -79,3 +84,24 @@ def test_a_one_shot_sandbox_cannot_take_steps_and_says_so(server: Running, copy:
 
     assert (answer.status_code, answer.json()["code"]) == (422, "UNSUPPORTED_CAPABILITY")
     assert "[[steps]]" in answer.json()["message"]
+
+
+async def test_retention_knows_every_file_that_the_seals_of_steps_name(solved: Ended) -> None:
+    facts = read_server_facts(solved.server.data_dir)
+    assert facts is not None
+    database, blobs = open_database(facts["database_url"], pool_size=1), local_blobs(solved.server.data_dir / "blobs")
+    try:
+        named = await References(database, blobs).by_seals()
+    finally:
+        await database.close()
+    steps = [step["sealed_sha256"] for step in only(solved)["steps"]["items"]]
+    files = [
+        member.sha256
+        for step in steps
+        for entry in read_manifest(await blobs.get(step)).entries
+        for member in entry.members
+        if member.sha256 is not None
+    ]
+
+    assert len(files) >= 7
+    assert {*steps, *files} <= named

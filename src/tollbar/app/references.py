@@ -15,6 +15,7 @@ from tollbar.db.session import Database
 from tollbar.jobs import statements as job_rows
 
 _HASH: Final = re.compile(rb"[0-9a-f]{64}")
+_OF_STEPS: Final = b'"schema":"tollbar.steps/v1"'
 _AT_ONCE: Final = 32
 
 
@@ -39,11 +40,16 @@ class References:
         """Returns the blobs that manifests of seals name; reads every manifest, so only for who must know."""
         async with self.database.session() as session:
             manifests = sorted(await job_rows.manifest_blobs(session))
-        found: set[str] = set()
-        for start in range(0, len(manifests), _AT_ONCE):
-            part = manifests[start : start + _AT_ONCE]
+        found, read = set[str](), set[str]()
+        while manifests:
+            part, manifests = manifests[:_AT_ONCE], manifests[_AT_ONCE:]
+            read.update(part)
             for data in await asyncio.gather(*(self._manifest(name) for name in part)):
-                found.update(name.decode() for name in _HASH.findall(data))
+                named = {name.decode() for name in _HASH.findall(data)}
+                found |= named
+                if _OF_STEPS in data:
+                    # It names the seal of each step, which in turn names files.
+                    manifests += sorted(named - read)
         return found
 
     async def _manifest(self, sha256: str) -> bytes:
