@@ -68,6 +68,10 @@ class Settings(BaseSettings):
     keep_cache_days: Annotated[
         int, Field(ge=2, description="Days for which an unused task stays unpacked on a machine.")
     ] = 7
+    metrics_token: Annotated[
+        SecretStr | None,
+        Field(description="Bearer token with which /metrics is read, in Prometheus' text form; absent: there is none."),
+    ] = None
     requests_per_minute: Annotated[int, Field(ge=1, description="Requests a minute for one key.")] = 200
 
     @model_validator(mode="after")

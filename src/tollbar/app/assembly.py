@@ -21,6 +21,7 @@ from tollbar.http.app import build_http
 from tollbar.http.deps import HttpDeps
 from tollbar.http.hosts import allowed_hosts
 from tollbar.http.limiting import memory_limiter
+from tollbar.http.metrics import Metrics
 from tollbar.jobs.service import JobsContext
 from tollbar.kit.clock import Clock
 from tollbar.mcp.endpoint import build_mcp, error_shape
@@ -59,6 +60,7 @@ def build_app(
         allowed_hosts=tuple(hosts),
         upload_dir=upload_dir,
         shapes={MCP_PATH: error_shape},
+        metrics=Metrics(None if settings.metrics_token is None else settings.metrics_token.get_secret_value()),
     )
     mcp = build_mcp(
         ToolDeps(database, jobs),

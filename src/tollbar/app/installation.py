@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from sqlalchemy.engine import make_url
+
+from tollbar.app.logs import redact_logs
 from tollbar.artifacts.blobs import BlobStore
 from tollbar.artifacts.errors import ForeignStore
 from tollbar.artifacts.stores import open_blobs
@@ -22,7 +25,7 @@ from tollbar.engine.migrate import migrate as migrate_engine
 from tollbar.kit.clock import Clock, SystemClock
 from tollbar.settings import Settings
 from tollbar.vault.keys import load_key
-from tollbar.vault.redactor import Redactor
+from tollbar.vault.redactor import MIN_LENGTH, Redactor
 from tollbar.vault.service import Vault
 
 _WATCH_S: Final = 2.0
@@ -40,6 +43,8 @@ class Installation:
     database: Database
     blobs: BlobStore
     clock: Clock
+    vault: Vault
+    """Open; its redactor knows what may stand in no log."""
     alone: bool
     """Whoever else used the database ended with it: this process started the server."""
     lost: Watch
@@ -145,7 +150,20 @@ async def _opened(
     blobs = stored_blobs(settings)
     await blobs.check()
     await _require_same(database, blobs)
-    return Installation(settings, data_dir, database, blobs, SystemClock(), alone, lost)
+    vault = await open_vault(settings, database)
+    _learn_settings(vault.redactor, settings)
+    redact_logs(vault.redactor)
+    return Installation(settings, data_dir, database, blobs, SystemClock(), vault, alone, lost)
+
+
+def _learn_settings(redactor: Redactor, settings: Settings) -> None:
+    """Teaches the redactor the secrets that this process was started with."""
+    password = None if settings.database_url is None else make_url(settings.database_url).password
+    token = None if settings.metrics_token is None else settings.metrics_token.get_secret_value()
+    key = None if settings.vault_key is None else settings.vault_key.get_secret_value()
+    for name, value in (("database password", password), ("metrics token", token), ("vault key", key)):
+        if value is not None and len(value) >= MIN_LENGTH:
+            redactor.add(name, value)
 
 
 async def _require_same(database: Database, blobs: BlobStore) -> None:

@@ -41,6 +41,7 @@ class Interfaces:
         settings, database, clock = installation.settings, installation.database, installation.clock
         actor = await seed(database, installation.blobs, clock)
         key = await local_key(database, actor, installation.data_dir, clock)
+        installation.vault.redactor.add("API key", key)
         listener = listen(settings.host, settings.port, explicit=explicit_port)
         stack.callback(listener.close)
         return cls(installation, actor, key, listener, settings.public_url or origin_of(listener, settings.host))

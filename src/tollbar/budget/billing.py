@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from tollbar.access.principal import Principal
 from tollbar.budget import limits, store
 from tollbar.budget.errors import InvalidBillingWindow, InvalidGroupBy
+from tollbar.budget.schemas import Level
 from tollbar.kit.clock import wire_time
 from tollbar.kit.money import format_usd
 from tollbar.kit.paging import Page, PageRequest
@@ -96,3 +97,9 @@ def _entry(row: Any) -> dict[str, Any]:
         "reference": rest.partition(":")[0] if kind == "trial" else row.subject,
         "occurred_at": wire_time(row.ended_at),
     }
+
+
+async def totals(session: AsyncSession) -> dict[str, int]:
+    """Returns pUSD of all Jobs together, for operators: `spent`, `reserved`, and `overrun`, which must stay 0."""
+    spent, reserved, overrun = await store.totals(session, Level.JOB.rank)
+    return {"spent": spent, "reserved": reserved, "overrun": overrun}

@@ -312,3 +312,11 @@ async def note_call(session: AsyncSession, call_id: str, facts: Mapping[str, Any
 
 async def say_waiting(session: AsyncSession, budget_id: str, for_s: float) -> None:
     await session.execute(statements.SAY_WAITING, {"id": budget_id, "for_s": for_s})
+
+
+async def totals(session: AsyncSession, level: int) -> tuple[int, int, int]:
+    """Returns pUSD spent, reserved, and spent beyond a bound, summed over the budgets of one level."""
+    spent = BudgetRow.settled_pusd + BudgetRow.overrun_pusd
+    sums = [func.coalesce(func.sum(column), 0) for column in (spent, BudgetRow.reserved_pusd, BudgetRow.overrun_pusd)]
+    row = (await session.execute(select(*sums).where(BudgetRow.level == level))).one()
+    return int(row[0]), int(row[1]), int(row[2])

@@ -106,6 +106,13 @@ async def living_slots(session: AsyncSession, backend: str) -> list[int]:
     return list(await session.scalars(query))
 
 
+async def slots_by_backend(session: AsyncSession) -> dict[str, int]:
+    """Returns how many slots the living workers have together, by backend."""
+    backend = func.unnest(WorkerRow.backends).column_valued("backend")
+    query = select(backend, func.sum(WorkerRow.slots)).where(WorkerRow.state == WorkerState.LIVE.value)
+    return {row[0]: int(row[1]) for row in await session.execute(query.group_by(backend))}
+
+
 async def forget_gone(session: AsyncSession, silent_days: int) -> None:
     """Deletes workers of which nothing has been left for so long."""
     silence = func.clock_timestamp() - func.make_interval(0, 0, 0, silent_days)

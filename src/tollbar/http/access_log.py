@@ -6,17 +6,19 @@ import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tollbar.access.caller import caller_of
+from tollbar.http.metrics import Metrics
 from tollbar.kit.clock import Clock
 
 _log = structlog.get_logger("tollbar.requests")
 
 
 class AccessLog:
-    """Logs method, path, status, seconds and the key's id under the logger `tollbar.requests`."""
+    """Logs method, path, status, seconds, the request's and the key's id under `tollbar.requests`, and counts them."""
 
-    def __init__(self, app: ASGIApp, clock: Clock) -> None:
+    def __init__(self, app: ASGIApp, clock: Clock, metrics: Metrics) -> None:
         self._app = app
         self._clock = clock
+        self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -34,12 +36,14 @@ class AccessLog:
         try:
             await self._app(scope, receive, noting)
         finally:
+            seconds = self._clock.monotonic() - began
+            self._metrics.note(scope, status, seconds)
             principal = caller_of(scope).principal
             _log.info(
                 "request",
                 method=scope["method"],
                 path=scope["path"],
                 status=status,
-                seconds=round(self._clock.monotonic() - began, 4),
+                seconds=round(seconds, 4),
                 key_id=None if principal is None else principal.key_id,
             )

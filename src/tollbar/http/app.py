@@ -11,7 +11,20 @@ from starlette.middleware import Middleware
 from starlette.responses import JSONResponse
 
 import tollbar
-from tollbar.http import absent, billing, datasets, health, jobs, me, openapi, profiles, projects, runners, trials
+from tollbar.http import (
+    absent,
+    billing,
+    datasets,
+    health,
+    jobs,
+    me,
+    openapi,
+    profiles,
+    projects,
+    runners,
+    scraping,
+    trials,
+)
 from tollbar.http.access_log import AccessLog
 from tollbar.http.answers import answer
 from tollbar.http.authentication import Authentication
@@ -53,6 +66,7 @@ def build_http(deps: HttpDeps) -> FastAPI:
     app.add_exception_handler(RequestValidationError, translate_validation_error)
     app.state.http = deps
     app.include_router(health.router)
+    app.include_router(scraping.router)
     own = _own_routes(app)
     for index, prefix in enumerate(PREFIXES):
         for router in (own, *ROUTERS):
@@ -69,7 +83,7 @@ def build_http(deps: HttpDeps) -> FastAPI:
 def _wrappers(deps: HttpDeps) -> list[Middleware]:
     """Returns what stands around the routes, outermost first; `Refusals` answers what those inside it raise."""
     return [
-        Middleware(AccessLog, clock=deps.clock),
+        Middleware(AccessLog, clock=deps.clock, metrics=deps.metrics),
         Middleware(Draining),
         Middleware(CrossOrigin),
         Middleware(Refusals, shapes=deps.shapes),

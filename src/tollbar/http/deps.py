@@ -15,6 +15,7 @@ from tollbar.db.session import Database
 from tollbar.gateway.prices import PriceBook
 from tollbar.http.answers import ErrorShape
 from tollbar.http.limiting import Limiter
+from tollbar.http.metrics import Metrics
 from tollbar.jobs.service import JobsContext
 from tollbar.kit.clock import Clock
 
@@ -39,6 +40,8 @@ class HttpDeps:
     upload_dir: Path
     """Where uploads wait while they are read; made when it is missing."""
     max_upload_bytes: int = MAX_UPLOAD_BYTES
+    metrics: Metrics = field(default_factory=Metrics)
+    """What this process has counted, and who may read it."""
     prices: PriceBook = field(default_factory=PriceBook)
     """Read when somebody asks for a price."""
     shapes: Mapping[str, ErrorShape] = field(default_factory=_no_shapes)
