@@ -143,6 +143,7 @@ os.chmod("/app/locked", 0)
 
 
 @pytest.mark.forms(Form.HELD)
+@pytest.mark.requirement("G-SBX-14.form")
 async def test_the_same_hostile_tree_has_the_same_manifest_whatever_the_form(provider, make_spec, world):
     layer = await provider.layer("test-seal-image", lambda folder: _image(folder))
     seals = []

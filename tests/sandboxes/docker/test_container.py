@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import subprocess
 
 import pytest
 from tests.sandboxes.docker.looking import gone, inspect
 
 from tollbar.sandboxes.errors import EnvironmentRefused, SandboxLost
 from tollbar.sandboxes.interface import ArtifactPath, Form, Limits, SealLimits
+from tollbar.sandboxes.seal import seal_overlay
 
 
 async def test_a_command_has_its_directory_its_variables_and_both_streams(create, sh):
@@ -148,6 +150,7 @@ async def test_a_command_that_the_image_does_not_have_says_so(create):
     assert b"no-such-program" in result.stdout_tail + result.stderr_tail
 
 
+@pytest.mark.requirement("G-SBX-14.seal_tar")
 async def test_a_seal_keeps_what_is_good_and_names_what_is_not(create, sh, blobs):
     sandbox = await create()
     await sh(
@@ -169,7 +172,7 @@ line'; printf x > out/program; chmod 755 out/program; head -c 2000 /dev/zero > o
         ("/app/link", "refused"),
         ("/app/empty", "empty"),
         ("/app/absent", "missing"),
-        ("/app/out/a", "skipped"),
+        ("/app/out/a", "ok"),
     ]
     members = {member.path: member for member in seal.entries[0].members}
     assert sorted(members) == [
@@ -193,6 +196,26 @@ line'; printf x > out/program; chmod 755 out/program; head -c 2000 /dev/zero > o
     assert json.loads(seal.manifest)["version"] == 1
 
 
+TREE = """mkdir -p out/sub/deep out/none; printf good > out/a; printf x > out/program; chmod 755 out/program
+ln -s a out/inside; ln -s ../../etc out/escapes; ln -s /etc/passwd out/absolute; mkfifo out/fifo; ln out/a out/sub/hard
+printf z > out/sub/deep/z; printf single > one; ln -s one link; mkdir empty"""
+
+
+@pytest.mark.requirement("G-SBX-14.seal_docker")
+async def test_a_container_and_a_folder_with_the_same_files_have_the_same_manifest(create, sh, blobs, tmp_path):
+    sandbox = await create()
+    await sh(sandbox, TREE)
+    await sandbox.kill()
+    (tmp_path / "top" / "app").mkdir(parents=True)
+    await asyncio.to_thread(subprocess.run, ["sh", "-c", TREE], cwd=tmp_path / "top" / "app", check=True)
+    paths = [ArtifactPath(f"/app/{name}") for name in ("out", "one", "link", "empty", "absent", "out/a")]
+
+    sealed = await sandbox.seal(paths, SealLimits(), blobs.put)
+    same = await asyncio.to_thread(seal_overlay, tmp_path / "top", [], paths, SealLimits(), blobs.put)
+
+    assert sealed.manifest == same.manifest
+
+
 async def test_a_declared_path_that_leads_through_a_link_is_not_followed(create, sh, blobs):
     sandbox = await create()
     await sh(sandbox, "mkdir real; echo x > real/file; ln -s real way")
@@ -207,6 +230,7 @@ async def test_a_declared_path_that_leads_through_a_link_is_not_followed(create,
     assert await sandbox.read_file("real/none", 10) is None
 
 
+@pytest.mark.requirement("G-SBX-14.seal_tar")
 async def test_more_members_than_allowed_are_cut_off_and_named(create, sh, blobs):
     sandbox = await create()
     await sh(sandbox, "mkdir many; for n in 1 2 3 4 5 6 7 8 9; do echo $n > many/$n; done")

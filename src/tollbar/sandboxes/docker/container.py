@@ -158,15 +158,18 @@ class DockerSandbox:
         await self._require_still()
         sealing = TarSealing(limits, store)
         entries: list[ManifestEntry] = []
-        taken: list[Declared] = []
+        taken: list[tuple[Declared, ManifestEntry]] = []
         for entry in [declared(replace(path, source=self._absolute(path.source))) for path in paths]:
+            cover = next((sealed for other, sealed in taken if other.covers(entry)), None)
             if entry.destination and not is_portable_path(entry.destination):
                 entries.append(sealing.refused(entry, Reason.BAD_NAME))
-            elif any(other.overlaps(entry) for other in taken):
+            elif cover is not None:
+                entries.append(await self._covered(sealing, entry, cover))
+            elif any(other.overlaps(entry) for other, _ in taken):
                 entries.append(ended(entry, Status.SKIPPED))
             else:
-                taken.append(entry)
                 entries.append(await self._sealed(sealing, entry))
+                taken.append((entry, entries[-1]))
         return make_seal(entries, sealing.refusals)
 
     async def read_file(self, path: str, max_bytes: int) -> bytes | None:
@@ -265,6 +268,23 @@ class DockerSandbox:
         if found is Status.MISSING:
             return replace(ended(entry, Status.MISSING), kind=await self._in_image(entry))
         return await self._read(entry.path, lambda archive: sealing.entry(entry, archive))
+
+    async def _covered(self, sealing: TarSealing, entry: Declared, cover: ManifestEntry) -> ManifestEntry:
+        """Returns an entry that an earlier one took to the same place; its members stand there."""
+        place = entry.destination
+        if place == cover.destination:
+            return ended(entry, cover.status, cover.kind)
+        kind = next((member.kind for member in cover.members if member.path == place), None)
+        if kind is None:
+            missing = await self._walk(entry.source) is Status.MISSING
+            status = Status.MISSING if missing else Status.REFUSED
+            return replace(ended(entry, status), kind=await self._in_image(entry))
+        if kind != Kind.FOLDER:
+            return ended(entry, Status.OK, Kind(kind))
+        if any(refusal.name.startswith(f"{place}/") for refusal in sealing.refusals):
+            return ended(entry, Status.REFUSED, Kind.FOLDER)
+        full = any(member.path.startswith(f"{place}/") for member in cover.members)
+        return ended(entry, Status.OK if full else Status.EMPTY, Kind.FOLDER)
 
     async def _walk(self, parts: Sequence[str]) -> Reason | Status | None:
         """Returns why a path cannot be read: a link on the way (or at its end), or nothing there; None: it can."""
