@@ -21,7 +21,8 @@ ONE_MORE = {"jobs submit"}
 SHORT = {"-k", "-o", "-h", "-f"}
 GLOBALS = {f"--{name}" for name in Options.__dataclass_fields__}
 NEEDS_ID = {
-    ("datasets", "show"): ["no/such"], ("jobs", "show"): ["job_x"], ("jobs", "watch"): ["job_x"],
+    ("datasets", "show"): ["no/such"], ("datasets", "check"): ["no/such"], ("jobs", "show"): ["job_x"],
+    ("jobs", "watch"): ["job_x"],
     ("jobs", "stop"): ["job_x"], ("jobs", "result"): ["job_x"], ("trials", "show"): ["trial_x"],
     ("artifacts", "list"): ["trial_x"], ("artifacts", "get"): ["trial_x", "art_x"], ("prices", "show"): ["openai:x"],
     ("jobs", "logs"): ["job_x"], ("trials", "logs"): ["trial_x"],

@@ -113,7 +113,7 @@ G-EVAL-18.1 evaluation.md#18.1 closed
   The verifier's folder is new: a reward that the agent planted is not read.
 G-EVAL-18.2 evaluation.md#18.2 closed
   No process of the agent lives when the verifier starts, and none of the verifier when the reward is read.
-G-EVAL-18.3 evaluation.md#18.3 open #3 datasets check
+G-EVAL-18.3 evaluation.md#18.3 closed
   A separate verifier that sees nothing because nothing was declared is named by lint and fails the oracle check.
 G-EVAL-18.4 evaluation.md#18.4 closed
   reward.json wins over reward.txt everywhere, and a conflict is flagged.
@@ -171,7 +171,7 @@ G-EVAL-18.30 evaluation.md#18.30 closed
   A byte that is not UTF-8 kills nothing: raw bytes are kept, text is shown with replacement.
 G-EVAL-18.31 evaluation.md#18.31 closed
   An archive from a sandbox cannot escape, and a FIFO in it blocks nothing.
-G-EVAL-18.32 evaluation.md#18.32 open #3 the reaper
+G-EVAL-18.32 evaluation.md#18.32 closed
   Sandboxes carry labels, and a start removes those that were left.
 G-EVAL-18.33 evaluation.md#18.33 closed
   What a digest covers is published, README.md included.

@@ -9,6 +9,7 @@ import re
 import shutil
 import stat
 import tarfile
+import time
 from pathlib import Path
 
 import httpx2
@@ -33,6 +34,17 @@ def _reader(server: Running, key: str, cookies: dict[str, str]) -> httpx2.Client
     return httpx2.Client(base_url=server.url, headers=headers, cookies=cookies, timeout=30, trust_env=False)
 
 
+def _until_told(http: httpx2.Client) -> None:
+    """Waits until the events of every Job are told to their end: they stand behind older transactions that are open."""
+    for job in http.get("/v1/job").json()["items"]:
+        told: list[str] = []
+        deadline = time.monotonic() + 30
+        while "job.ended" not in told:
+            assert time.monotonic() < deadline, told
+            page = http.get(f"/v1/job/{job['job_id']}/events?limit=100").json()
+            told = [item["type"] for item in page["items"]]
+
+
 def _restore(server: Running, file: Path, data_dir: Path) -> dict:
     return json.loads(server.cli("restore", str(file), "--data-dir", str(data_dir), "--json").stdout)
 
@@ -45,6 +57,7 @@ def test_after_backup_wipe_and_restore_every_read_route_answers_as_before(fresh:
         fresh.cli("jobs", "submit", "demo/mini@1", "--profile", profile, "--max-cost", "1", "--watch")
     key, cookies = fresh.key, _cookies(fresh)
     with _reader(fresh, key, cookies) as http:
+        _until_told(http)
         before = read_everything(http)
     archive = tmp_path / "backup.tar"
     facts = json.loads(fresh.cli("backup", str(archive), "--data-dir", str(fresh.data_dir), "--json").stdout)
@@ -62,7 +75,8 @@ def test_after_backup_wipe_and_restore_every_read_route_answers_as_before(fresh:
     assert len(before) > 60
     assert [path for path, (status, _) in before.items() if status >= 500] == []
     assert sum(status == 200 for status, _ in before.values()) > 50
-    assert after == before
+    assert {path: said for path, said in after.items() if before.get(path) != said} == {}
+    assert after.keys() == before.keys()
 
 
 @pytest.mark.slow

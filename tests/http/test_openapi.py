@@ -13,6 +13,7 @@ ROUTES = {
     "GET /trials", "GET /trials/{}", "GET /trials/{}/detail", "GET /trials/{}/result", "GET /trials/{}/artifacts",
     "GET /trials/{}/artifacts/{}/content", "GET /trials/{}/artifacts/{}/window",
     "GET /datasets", "GET /datasets/{}", "GET /datasets/{}/versions", "POST /datasets/{}/versions",
+    "POST /datasets/{}/versions/{}/check",
     "GET /datasets/{}/versions/{}", "GET /datasets/{}/versions/{}/tasks",
     "GET /runners", "GET /profiles", "GET /profiles/{}/versions", "GET /profiles/{}/detail", "GET /openapi.json",
     "GET /workspaces/{}/projects/{}", "GET /workspaces/{}/projects/{}/limits",

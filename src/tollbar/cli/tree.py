@@ -48,6 +48,7 @@ NOUNS: Final = (
             "list": "tollbar.cli.datasets:list_datasets",
             "show": "tollbar.cli.datasets:show_dataset",
             "push": "tollbar.cli.pushing:push_dataset",
+            "check": "tollbar.cli.checking:check_dataset",
         },
     ),
     Noun("runners", "Where Trials run.", MEASURE, {"list": "tollbar.cli.catalogue:list_runners"}),

@@ -88,6 +88,11 @@ class Client:
         """Returns one version by its label or revision."""
         return cast("DatasetVersion", self._get(f"datasets/{coded(name)}/versions/{segment(revision)}"))
 
+    def check_dataset(self, name: str, revision: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Starts a version's check: returns its two Jobs (`oracle`, `nop`) and what needs no run (`lint`)."""
+        path = f"datasets/{coded(name)}/versions/{segment(revision)}/check"
+        return self._transport.json("POST", path, body=request)[1]
+
     def dataset_tasks(
         self, name: str, revision: str, *, split: str | None = None, limit: int | None = None, cursor: str | None = None
     ) -> Page[DatasetTask]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Query
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
@@ -12,10 +12,12 @@ from tollbar.access.principal import Capability, Principal
 from tollbar.datasets import service as datasets
 from tollbar.http.answers import answer, page_answer
 from tollbar.http.authorise import needs
-from tollbar.http.bodies import saved_upload
+from tollbar.http.bodies import json_object, saved_upload
 from tollbar.http.deps import Deps
 from tollbar.http.parameters import DatasetName, PageQuery
+from tollbar.jobs import checking
 from tollbar.kit.clock import wire_time
+from tollbar.kit.errors import InvalidRequest
 
 router = APIRouter(tags=["datasets"])
 
@@ -26,6 +28,28 @@ _TAR: Final[dict[str, Any]] = {
         "required": True,
         "description": "A tar of the dataset folder, plain or gzip.",
         "content": {"application/x-tar": {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
+
+
+_CHECK: Final[dict[str, Any]] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {
+                "schema": {
+                    "type": "object",
+                    "properties": {
+                        "request_id": {"type": "string", "description": "Makes repeating safe."},
+                        "max_cost_usd": {
+                            "type": ["string", "number"],
+                            "description": "What both Jobs may spend together; three quarters are the oracle's.",
+                        },
+                    },
+                    "additionalProperties": False,
+                }
+            }
+        },
     }
 }
 
@@ -60,6 +84,9 @@ async def list_dataset_versions(
     asked = page.of("dataset.versions", actor, name=name, version=version)
     async with deps.database.session() as session:
         found = await datasets.versions_page(session, actor, name, asked, label=version)
+        checked = await checking.outcomes(session, actor, name, [item["version"] for item in found.items])
+    for item in found.items:
+        item["check"] = checked.get(item["version"])
     return page_answer(found, observed_at=wire_time(deps.clock.now()))
 
 
@@ -91,7 +118,25 @@ async def publish_dataset(
 async def get_dataset_version(deps: Deps, actor: Reader, name: DatasetName, revision: str) -> JSONResponse:
     """One version, by its label or its revision."""
     async with deps.database.session() as session:
-        return answer(await datasets.version(session, actor, name, revision))
+        found = await datasets.version(session, actor, name, revision)
+        checked = await checking.outcomes(session, actor, name, [found["version"]])
+    return answer(found | {"check": checked.get(found["version"])})
+
+
+@router.post("/datasets/{b64}/versions/{revision}/check", status_code=202, openapi_extra=_CHECK)
+async def check_dataset_version(
+    deps: Deps,
+    actor: Annotated[Principal, needs(Capability.JOBS_RUN)],
+    name: DatasetName,
+    revision: str,
+    request: Annotated[dict[str, Any], Depends(json_object)],
+) -> JSONResponse:
+    """Runs the oracle three times and the agent that does nothing once; the outcome stands on the version later."""
+    unknown = sorted(set(request) - {"request_id", "max_cost_usd"})
+    if unknown:
+        raise InvalidRequest([{"path": path, "problem": "is no member of a check"} for path in unknown])
+    async with deps.database.transaction() as session:
+        return answer(await checking.check(session, deps.jobs, actor, deps.blobs, name, revision, request), 202)
 
 
 @router.get("/datasets/{b64}/versions/{revision}/tasks")

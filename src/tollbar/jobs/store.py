@@ -14,6 +14,7 @@ from sqlalchemy import BigInteger, and_, bindparam, exists, func, or_, select, t
 from sqlalchemy.dialects.postgresql import ARRAY, TEXT
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import aliased
 
 from tollbar.access.principal import Principal
 from tollbar.jobs.states import (
@@ -25,7 +26,7 @@ from tollbar.jobs.states import (
     JobState,
     TrialState,
 )
-from tollbar.jobs.tables import JobRow, JobTaskRow, SealRow, TrialRow
+from tollbar.jobs.tables import DatasetCheckRow, JobRow, JobTaskRow, SealRow, TrialRow
 from tollbar.kit.paging import PageRequest
 
 _LIVE: Final = tuple(state.value for state in TrialState if state not in TRIAL_TERMINAL)
@@ -416,3 +417,39 @@ async def all_trials(session: AsyncSession, actor: Principal, job_id: str, limit
         .limit(limit)
     )
     return list(await session.scalars(query))
+
+
+# --- checks of datasets
+
+
+async def add_check(session: AsyncSession, row: dict[str, Any]) -> None:
+    """Writes a check; one of the same Jobs, submitted again, stays as it is."""
+    await session.execute(upsert(DatasetCheckRow).values(**row).on_conflict_do_nothing())
+
+
+async def checks(
+    session: AsyncSession, actor: Principal, name: str, versions: Sequence[str]
+) -> list[tuple[DatasetCheckRow, JobRow, JobRow]]:
+    """Returns the project's checks of those versions of a dataset with their two Jobs, the newest first."""
+    oracle, nop = aliased(JobRow), aliased(JobRow)
+    query = (
+        select(DatasetCheckRow, oracle, nop)
+        .join(oracle, oracle.id == DatasetCheckRow.oracle_job_id)
+        .join(nop, nop.id == DatasetCheckRow.nop_job_id)
+        .where(
+            DatasetCheckRow.project_id == actor.project_id,
+            DatasetCheckRow.name == name,
+            DatasetCheckRow.version.in_(versions),
+        )
+        .order_by(DatasetCheckRow.id.desc())
+    )
+    return [(row[0], row[1], row[2]) for row in await session.execute(query)]
+
+
+async def trials_by_task(session: AsyncSession, job_id: str) -> dict[str, list[TrialRow]]:
+    """Returns the Trials of a Job by the name of their task, in the order of its tasks."""
+    query = select(TrialRow).where(TrialRow.job_id == job_id).order_by(TrialRow.task_seq, TrialRow.attempt)
+    found: dict[str, list[TrialRow]] = {}
+    for trial in await session.scalars(query):
+        found.setdefault(trial.task_name, []).append(trial)
+    return found

@@ -172,3 +172,21 @@ class SealRow(Base):
     facts: Mapped[dict[str, Any]]
     """How the agent phase went: outcome, exit code, timings, substitutions, form."""
     created_at: Mapped[datetime]
+
+
+class DatasetCheckRow(Base):
+    """A check of a dataset version: the two Jobs that say what becomes of it."""
+
+    __tablename__ = "dataset_check"
+    __table_args__ = (
+        UniqueConstraint("oracle_job_id"),
+        Index("ix_dataset_check_version", "project_id", "name", "version", "id"),
+    )
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    project_id: Mapped[str]
+    name: Mapped[str]
+    version: Mapped[str]
+    oracle_job_id: Mapped[str] = mapped_column(ForeignKey("job.id"))
+    nop_job_id: Mapped[str] = mapped_column(ForeignKey("job.id"))
+    created_at: Mapped[datetime]

@@ -179,6 +179,7 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
+@pytest.mark.requirement("G-EVAL-18.32")
 async def test_what_a_killed_process_left_is_reaped_and_what_lives_and_what_is_anothers_is_not(
     provider, create, sh, tmp_path
 ):
