@@ -18,14 +18,17 @@ from tests.fleet.tasks import check_whole, push, states, submit
 EXIT_DECLARED_DEAD = 70
 
 
+_HELPERS = {"tollbar-start", "tollbar-entry"}
+
+
 def sandboxes(fleet: Fleet) -> list[str]:
-    """Command lines of everything living that runs as the uid of the fleet's sandboxes."""
+    """Command lines of everything living that runs as the uid of the fleet's sandboxes, less a worker's own helpers."""
     if os.geteuid() != 0:
         return []
     uid = fleet.environment["TOLLBAR_SANDBOX_UID"]
-    found = subprocess.run(["ps", "-eo", "uid,stat,args"], capture_output=True, text=True, check=True).stdout
-    lines = [line.split(None, 2) for line in found.splitlines()[1:]]
-    return [args for owner, state, args in lines if owner == uid and state[0] != "Z"]
+    found = subprocess.run(["ps", "-eo", "uid,stat,comm,args"], capture_output=True, text=True, check=True).stdout
+    lines = [line.split(None, 3) for line in found.splitlines()[1:]]
+    return [args for owner, state, name, args in lines if owner == uid and state[0] != "Z" and name not in _HELPERS]
 
 
 @pytest.mark.requirement("G-ENG-17.trials")
