@@ -12,11 +12,6 @@ from tests.e2e.conftest import Running
 from tests.e2e.tasks import Ended, run_folder, toml, write_task
 
 SERVICES: Final = "services:\n  db:\n    image: postgres:18\n"
-STEPS: Final = {
-    "task.toml": toml(more='[[steps]]\nname = "one"'),
-    "steps/one/instruction.md": "Do it.\n",
-    "steps/one/tests/test.sh": "#!/bin/sh\n",
-}
 LACKING: Final[dict[str, tuple[dict[str, str], str, str]]] = {
     "gpu": ({"task.toml": toml(environment="gpus = 1")}, "gpu", "environment.gpus"),
     "tpu": ({"task.toml": toml(environment='tpu = {type = "v6e", topology = "2x2"}')}, "gpu", "environment.tpu"),
@@ -33,8 +28,6 @@ LACKING: Final[dict[str, tuple[dict[str, str], str, str]]] = {
     ),
     "compose": ({"environment/docker-compose.yaml": SERVICES}, "key", "docker-compose.yaml"),
     "user": ({"task.toml": toml().replace("[agent]", '[agent]\nuser = "bob"')}, "key", "user"),
-    "steps": (STEPS, "key", "[[steps]]"),
-    "health": ({"task.toml": toml(more='[environment.healthcheck]\ncommand = "true"')}, "key", "healthcheck"),
     "mcp": (
         {"task.toml": toml(more='[[environment.mcp_servers]]\nname = "s"\nurl = "http://x"')},
         "key",
@@ -109,7 +102,7 @@ def test_faults_lower_the_coverage_and_not_the_score(ended: Ended) -> None:
 
 @pytest.mark.requirement("G-EVAL-17.all_refused")
 def test_a_submission_of_which_nothing_could_run_is_refused_and_writes_nothing(server: Running, tmp_path: Path) -> None:
-    for name in ("gpu", "steps"):
+    for name in ("gpu", "user"):
         write_task(tmp_path, name, LACKING[name][0])
     server.cli("datasets", "push", str(tmp_path), "--name", "bad/none", "--version", "1")
     with server.http() as http:
@@ -119,7 +112,7 @@ def test_a_submission_of_which_nothing_could_run_is_refused_and_writes_nothing(s
         assert (answer.status_code, body["code"]) == (422, "UNSUPPORTED_CAPABILITY")
         assert {(item["task"], item["detail"]) for item in body["refused"]} == {
             ("bad/gpu", "gpu"),
-            ("bad/steps", "key"),
+            ("bad/user", "key"),
         }
         assert http.get("/v1/job?limit=100").json()["items"] == before
 

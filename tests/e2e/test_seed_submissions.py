@@ -198,7 +198,7 @@ async def test_an_option_that_would_be_dropped_is_an_error(server: Running, wron
     ("change", "changed"),
     [
         ({"attempts": 3}, {"attempts", "n_total"}),
-        ({"runner": "envhub/metered@main"}, {"runner", "worst_case_usd"}),
+        ({"runner": "envhub/metered@main"}, {"runner", "worst_case_usd", "worst_case_total_usd"}),
         ({"profile_name": "tollbar/nop"}, {"profile", "agent"}),
         ({"profile_name": "tollbar/oracle"}, set()),
         ({"max_cost_usd": 7}, {"max_cost_usd"}),
@@ -207,7 +207,7 @@ async def test_an_option_that_would_be_dropped_is_an_error(server: Running, wron
     ],
 )
 def test_an_override_changes_exactly_what_it_names(server: Running, change: dict[str, Any], changed: set[str]) -> None:
-    """`n_total` and `worst_case_usd` follow from what was named; everything else stays as the profile has it."""
+    """`n_total` and the worst cases follow from what was named; everything else stays as the profile has it."""
     with server.http() as http:
         plain, other = (http.post("/v1/job", json={**PLAIN, "dry_run": True, **more}).json() for more in ({}, change))
     assert set(plain) == set(other)

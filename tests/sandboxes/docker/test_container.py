@@ -143,6 +143,13 @@ async def test_a_variable_that_cannot_be_set_is_refused(create, sh, env):
         await sh(await create(), "true", env=env)
 
 
+async def test_a_command_that_closes_its_output_is_waited_for(create, sh):
+    result = await sh(await create(), "echo said; exec > /dev/null 2>&1; sleep 1; exit 4")
+
+    assert (result.exit_code, result.stdout_tail) == (4, b"said\n")
+    assert result.wall_s >= 1
+
+
 async def test_a_command_that_the_image_does_not_have_says_so(create):
     result = await (await create()).exec(["no-such-program"], timeout_s=5)
 

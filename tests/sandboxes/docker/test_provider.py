@@ -212,9 +212,20 @@ async def test_a_watchdog_ends_everything_without_the_event_loop(provider, creat
 
     await asyncio.to_thread(provider.kill_now)
 
-    with pytest.raises(SandboxLost):
+    with pytest.raises(SandboxLost, match="by the server"):
         await task
     assert await gone("sleep 987659")
+
+
+async def test_a_container_that_somebody_else_ends_is_lost_and_no_result(create, sh):
+    for _ in range(3):
+        sandbox = await create()
+        task = asyncio.create_task(sh(sandbox, "echo ready > up; sleep 987660"))
+        while (await sh(sandbox, "test -f up")).exit_code != 0:
+            pass
+        await asyncio.to_thread(docker, "kill", sandbox.container)
+        with pytest.raises(SandboxLost, match="from outside"):
+            await task
 
 
 async def test_no_image_of_a_task_is_lost_with_its_sandboxes(provider, create, tmp_path):

@@ -14,7 +14,7 @@ import aiodocker
 from tollbar.kit.text import is_portable_path
 from tollbar.sandboxes.capture import TAIL_BYTES, BoundedFile, Tail
 from tollbar.sandboxes.docker.counters import Counters, count
-from tollbar.sandboxes.docker.engine import Engine, unless_gone
+from tollbar.sandboxes.docker.engine import GONE, Engine, unless_gone
 from tollbar.sandboxes.docker.tar_seal import TarSealing, ended, outward, read_member
 from tollbar.sandboxes.docker.uploads import Upload
 from tollbar.sandboxes.errors import EnvironmentRefused, EnvironmentStartFailed, SandboxLost
@@ -35,6 +35,10 @@ from tollbar.sandboxes.seal_manifest import ManifestEntry, Reason, Status, make_
 _STDERR: Final = 2
 _START_TIMEOUT_S: Final = 60.0
 _CLEAR_TIMEOUT_S: Final = 30.0
+_LOOK_AGAIN_S: Final = 0.05
+_LOOKS: Final = 10
+_KILLED: Final = 137
+"""What a command's exit code is that SIGKILL ended."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +112,7 @@ class DockerSandbox:
             wall_s = time.monotonic() - started
             if self._killed:
                 raise _ended_by_server()
-            exit_code = None if timed_out else (await command.inspect())["ExitCode"]
+            exit_code = None if timed_out else (await _seen(command))["ExitCode"]
         except aiodocker.DockerError as error:
             if self._killed:
                 raise _ended_by_server() from None
@@ -128,10 +132,10 @@ class DockerSandbox:
         await unless_gone(self._container.kill(signal="SIGKILL"))
         await unless_gone(self._container.wait())
 
-    def kill_now(self) -> None:
-        """The same, without waiting; any thread may call it."""
+    def give_up(self) -> str:
+        """Notes that the server ends it, whoever then does, and returns its container; any thread may call it."""
         self._killed, self._pid = True, None
-        self._place.engine.kill_now([self._place.container])
+        return self._place.container
 
     async def put(self, source: Path, dest: str) -> None:
         """Replaces `dest` by a copy of the host folder `source`. Raises `RuntimeError` while a process lives."""
@@ -230,6 +234,9 @@ class DockerSandbox:
             async with asyncio.timeout(timeout_s), command.start(detach=False) as stream:
                 while (message := await stream.read_out()) is not None:
                     await recorder.take(message.stream, message.data)
+                # A command may close its output long before it ends, and a stream can break off.
+                while (await _seen(command))["Running"]:  # noqa: ASYNC110 - the engine tells nobody
+                    await asyncio.sleep(_LOOK_AGAIN_S)
         except TimeoutError:
             await self._container.kill(signal="SIGKILL")
             await self._container.wait()
@@ -244,7 +251,7 @@ class DockerSandbox:
         if before.ooms is not None and after.ooms is not None:
             oom = after.ooms > before.ooms
         if not timed_out:
-            state = (await self._container.show())["State"]
+            state = await self._state_after(exit_code, oom=oom)
             if not state["Running"]:
                 self._pid, exit_code, oom = None, None, oom or state["OOMKilled"]
                 if not oom:
@@ -260,6 +267,16 @@ class DockerSandbox:
             wall_s=wall_s,
             cpu_ns=spent,
         )
+
+    async def _state_after(self, exit_code: int | None, *, oom: bool) -> dict[str, Any]:
+        """Returns the container's state after a command; one whose command was killed may be about to end itself."""
+        state: dict[str, Any] = (await self._container.show())["State"]
+        for _ in range(_LOOKS if exit_code in {None, _KILLED} and not oom else 0):
+            if not state["Running"]:
+                break
+            await asyncio.sleep(_LOOK_AGAIN_S)
+            state = (await self._container.show())["State"]
+        return state
 
     async def _sealed(self, sealing: TarSealing, entry: Declared) -> ManifestEntry:
         found = await self._walk(entry.source)
@@ -349,6 +366,16 @@ class _Recorder:
     def close(self) -> None:
         if self._file is not None:
             self._file.close()
+
+
+async def _seen(command: Any) -> dict[str, Any]:
+    """Returns what the engine says of a command; of a container that is gone it says nothing more."""
+    try:
+        return await command.inspect()
+    except aiodocker.DockerError as error:
+        if error.status not in GONE:
+            raise
+        return {"Running": False, "ExitCode": None}
 
 
 def _check_environment(env: Mapping[str, str]) -> None:

@@ -27,7 +27,8 @@ _TAIL_BYTES: Final = 16 << 10
 _LINK: Final = 1 << 27
 _FOLDER: Final = 1 << 31
 """Bits of a mode as the engine writes it."""
-_GONE: Final = frozenset({404, 409})
+GONE: Final = frozenset({404, 409})
+"""Statuses with which the engine answers for what is not there, or not in the state that was needed."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +164,7 @@ async def unless_gone(work: Any) -> bool:
     try:
         await work
     except aiodocker.DockerError as error:
-        if error.status not in _GONE:
+        if error.status not in GONE:
             raise
         return False
     return True

@@ -223,7 +223,7 @@ class DockerProvider:
 
     def kill_now(self) -> None:
         """The same for a watchdog: tells the engine and returns at once; any thread may call it."""
-        self._engine.kill_now([sandbox.container for sandbox in list(self._living.values())])
+        self._engine.kill_now([sandbox.give_up() for sandbox in list(self._living.values())])
 
     async def close(self) -> None:
         """Closes the connections to the engine."""
