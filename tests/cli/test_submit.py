@@ -40,6 +40,32 @@ def test_a_submission_sends_what_the_options_say(tollbar: Callable[..., Ended], 
     assert "request_id r1" not in ended.err
 
 
+def test_how_a_job_runs_is_said_with_set(tollbar: Callable[..., Ended], accepting: StandIn) -> None:
+    said = ("--set", "priority=-5", "--set", "max_concurrent=2", "--set", "timeout=30m", "--set", "sandbox_form=held")
+    assert tollbar("jobs", "submit", "demo/mini", "--no-cap", "--keep-failed", "1h", *said).code == 0
+    sent = accepting.asked[0].json
+    assert (sent["priority"], sent["max_concurrent"]) == (-5, 2)
+    assert sent["execution"] == {"timeout_sec": 1800, "sandbox_form": "held", "keep_failed_sec": 3600}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("priority", "--set priority is not KEY=VALUE"),
+        ("speed=2", "--set speed is none of max_concurrent, priority, sandbox_form, timeout"),
+        ("priority=high", "--set priority=high is no whole number"),
+        ("timeout=soon", "--set timeout soon is no time such as 90s, 30m, 1h or 2d"),
+    ],
+)
+def test_what_cannot_be_set_is_told_and_nothing_is_sent(
+    tollbar: Callable[..., Ended], accepting: StandIn, text: str, said: str
+) -> None:
+    ended = tollbar("jobs", "submit", "demo/mini", "--no-cap", "--set", text)
+    assert ended.code == 2
+    assert said in ended.err
+    assert not accepting.asked
+
+
 def test_the_shortest_submission_leaves_the_choice_to_the_server(
     tollbar: Callable[..., Ended], accepting: StandIn
 ) -> None:

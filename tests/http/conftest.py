@@ -198,7 +198,7 @@ async def world(database: Database, clock: ManualClock, tmp_path: Path) -> Async
 @pytest.fixture
 def log_lines() -> Iterator[list[dict[str, Any]]]:
     """What was logged, as dictionaries."""
-    with structlog.testing.capture_logs() as lines:
+    with structlog.testing.capture_logs(processors=[structlog.contextvars.merge_contextvars]) as lines:
         yield lines
 
 

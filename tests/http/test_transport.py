@@ -9,6 +9,7 @@ from sqlalchemy import text
 from tests.http.conftest import AUTOMATION, b64, code_of
 
 from tollbar.artifacts.blobs import local_blobs
+from tollbar.kit.ids import is_id
 
 JSON = {"Content-Type": "application/json"}
 
@@ -246,3 +247,21 @@ async def test_the_access_log_says_who_and_what_and_never_the_query_or_the_key(w
     assert line["key_id"] == world.key_ids[AUTOMATION]
     assert "hunter2" not in repr(line)
     assert world.secrets[AUTOMATION] not in repr(line)
+
+
+async def test_every_answer_bears_the_id_that_stands_on_the_log_lines_of_its_request(world, log_lines):
+    async with world.client() as client:
+        fine, refused = await client.get("/v1/me"), await client.get("/v1/job/none")
+    ids = [answer.headers["X-Request-Id"] for answer in (fine, refused)]
+    assert len(set(ids)) == 2
+    assert all(is_id(one, "req") for one in ids)
+    assert [line["http_request_id"] for line in log_lines if line["event"] == "request"] == ids
+
+
+@pytest.mark.parametrize(("given", "is_kept"), [("edge-7.A_b", True), ("two words", False), ("x" * 65, False)])
+async def test_the_id_that_a_proxy_gave_is_kept_where_it_is_a_plain_word(world, log_lines, given, is_kept):
+    async with world.client() as client:
+        answer = await client.get("/v1/me", headers={"X-Request-Id": given})
+    assert (answer.headers["X-Request-Id"] == given) is is_kept
+    (line,) = [line for line in log_lines if line["event"] == "request"]
+    assert line["http_request_id"] == answer.headers["X-Request-Id"]

@@ -21,6 +21,7 @@ from tollbar.access.principal import Principal
 from tollbar.agents import service as profiles
 from tollbar.artifacts.blobs import local_blobs
 from tollbar.db.session import Database, open_database
+from tollbar.engine import store as workers
 from tollbar.sandboxes import service as runners
 
 _SEEDED = "seeded_jobs"
@@ -59,6 +60,9 @@ def seeded(database_server: str, tmp_path_factory: pytest.TempPathFactory) -> Se
                 made.actor = await access.ensure_first_project(session, made.clock)
                 await runners.seed(session, made.clock, base="host@sha256:" + "0" * 64)
                 await profiles.seed(session, made.actor, made.clock)
+                await workers.add_worker(
+                    session, "worker-1", host="here", pid=1, engine_version="1", backends=["bwrap"], slots=4
+                )
             await made.engine.prepare()
             await made.publish("team/set")
             await made.publish("team/shared", toml=SHARED)

@@ -221,6 +221,25 @@ async def test_a_job_whose_trials_all_fail_for_one_reason_says_so_while_it_runs(
     assert listed["warnings"] == running["warnings"]
 
 
+async def test_a_job_says_that_no_living_worker_runs_its_sandboxes(world: World) -> None:
+    job = await world.submit()
+    assert (await world.job(job["job_id"]))["warnings"] == []
+    await world.rows("UPDATE worker SET beat_at = beat_at - interval '2 days'")
+    (warning,) = (await world.job(job["job_id"]))["warnings"]
+    assert (warning["code"], warning["reason"]) == ("NO_LIVING_WORKER", "bwrap")
+    assert "tollbar worker" in warning["message"]
+    await world.rows("UPDATE worker SET beat_at = clock_timestamp(), backends = '{docker}'")
+    assert [one["code"] for one in (await world.job(job["job_id"]))["warnings"]] == ["NO_LIVING_WORKER"]
+    await world.rows("UPDATE worker SET backends = '{docker,bwrap}'")
+    assert (await world.job(job["job_id"]))["warnings"] == []
+
+
+async def test_a_job_that_has_ended_waits_for_no_worker(world: World) -> None:
+    job = await world.run()
+    await world.rows("UPDATE worker SET state = 'gone'")
+    assert (await world.job(job["job_id"]))["warnings"] == []
+
+
 async def test_one_reward_or_a_second_reason_takes_the_warning_back(world: World) -> None:
     await world.run()
     job = await world.submit()

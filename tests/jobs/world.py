@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import text
 from tests.jobs.standin import CAPABILITIES, FolderProvider, TableEngine
@@ -202,6 +202,10 @@ class World:
         return sorted(path.name for path in self.tools.logs.iterdir() if path.name != "empty")
 
 
+_NEVER_S: Final = 86_400.0
+"""The seeded worker beats once, when it is seeded."""
+
+
 def world_of(
     database: Database, blobs: BlobStore, actor: Principal, root: Path, clock: Any = None, *, tools_database: Any = None
 ) -> World:
@@ -223,7 +227,7 @@ def world_of(
         kick_pump=lambda: None,
     )
     flows.register(engine, tools)
-    context = JobsContext(engine, clock, "https://tollbar.example", CAPABILITIES)
+    context = JobsContext(engine, clock, "https://tollbar.example", CAPABILITIES, dead_after_s=_NEVER_S)
     made: list[World] = []
 
     async def capacity(_: Any) -> int:

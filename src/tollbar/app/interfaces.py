@@ -55,7 +55,7 @@ class Interfaces:
             own.settings,
             own.database,
             own.blobs,
-            JobsContext(engine, own.clock, self.origin, capabilities),
+            JobsContext(engine, own.clock, self.origin, capabilities, dead_after_s=own.settings.dead_after_s),
             own.clock,
             self.origin,
             own.data_dir / "uploads",

@@ -38,6 +38,16 @@ class Wanted:
         Parameter(help="Keep the sandboxes of Trials that do not pass so long, such as 1h; see trials shell."),
     ] = None
 
+    set_: Annotated[
+        tuple[str, ...],
+        Parameter(
+            name="--set",
+            negative="",
+            show_default=False,
+            help="How it runs: priority=-100..100, max_concurrent=N, timeout=30m, sandbox_form=held; repeatable.",
+        ),
+    ] = ()
+
     def check_cap(self) -> None:
         """Raises `Usage` for options that contradict each other."""
         if self.max_cost is not None and self.no_cap:
@@ -66,7 +76,7 @@ class Wanted:
                 "tag": self.tag,
                 "max_cost_usd": whole or None,
                 "max_cost_per_trial_usd": share or None,
-                "execution": None if self.keep_failed is None else {"keep_failed_sec": _seconds(self.keep_failed)},
+                **self._how(),
             }
         )
 
@@ -77,17 +87,26 @@ class Wanted:
         )
 
     def _params(self) -> dict[str, Any]:
-        params: dict[str, Any] = {}
-        for pair in self.param:
-            key, equals, value = pair.partition("=")
-            if not key or not equals:
-                raise Usage(f"--param {pair} is not KEY=VALUE")
-            if key in params:
-                raise Usage(f"--param {key} is given twice")
-            params[key] = _json_or_text(value)
-        return params
+        return {key: _json_or_text(value) for key, value in _pairs("--param", self.param).items()}
+
+    def _how(self) -> dict[str, Any]:
+        """Returns the members that say how the Trials run."""
+        said = _pairs("--set", self.set_)
+        unknown = sorted(set(said) - _SETTABLE)
+        if unknown:
+            raise Usage(f"--set {unknown[0]} is none of {', '.join(sorted(_SETTABLE))}")
+        execution = given(
+            {
+                "timeout_sec": _seconds("--set timeout", said["timeout"]) if "timeout" in said else None,
+                "sandbox_form": said.get("sandbox_form"),
+                "keep_failed_sec": None if self.keep_failed is None else _seconds("--keep-failed", self.keep_failed),
+            }
+        )
+        numbers = {name: _whole(name, said[name]) for name in ("priority", "max_concurrent") if name in said}
+        return {**numbers, "execution": execution or None}
 
 
+_SETTABLE: Final = frozenset({"priority", "max_concurrent", "timeout", "sandbox_form"})
 _UNITS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 ANY: Final = Wanted()
 Request = Annotated[Wanted, Parameter(name="*")]
@@ -98,11 +117,31 @@ def given(members: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in members.items() if value is not None}
 
 
-def _seconds(text: str) -> int:
+def _pairs(option: str, texts: tuple[str, ...]) -> dict[str, str]:
+    """Returns KEY=VALUE texts as a mapping; raises `Usage` for one that is none, or stands twice."""
+    found: dict[str, str] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not key or not equals:
+            raise Usage(f"{option} {text} is not KEY=VALUE")
+        if key in found:
+            raise Usage(f"{option} {key} is given twice")
+        found[key] = value
+    return found
+
+
+def _whole(name: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise Usage(f"--set {name}={text} is no whole number") from None
+
+
+def _seconds(option: str, text: str) -> int:
     """Returns a time such as 90s, 30m, 1h or 2d in seconds; raises `Usage`."""
     number, unit = text[:-1], _UNITS_S.get(text[-1:])
     if unit is None or not number.isascii() or not number.isdigit():
-        raise Usage(f"--keep-failed {text} is no time such as 90s, 30m, 1h or 2d")
+        raise Usage(f"{option} {text} is no time such as 90s, 30m, 1h or 2d")
     return int(number) * unit
 
 

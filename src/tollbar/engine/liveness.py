@@ -153,6 +153,11 @@ async def capacity(session: AsyncSession, backend: str) -> int:
     return sum(ahead(slots) for slots in await store.living_slots(session, backend))
 
 
+async def served(session: AsyncSession, silent_s: float) -> frozenset[str]:
+    """Returns the backends for which a worker lives; one that was silent for `silent_s` does not count."""
+    return await store.served_backends(session, silent_s)
+
+
 async def seen(session: AsyncSession) -> list[dict[str, Any]]:
     """Returns every worker that is not gone, the oldest first: state, place, slots, seconds since its last beat."""
     return [

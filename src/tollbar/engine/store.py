@@ -113,6 +113,15 @@ async def slots_by_backend(session: AsyncSession) -> dict[str, int]:
     return {row[0]: int(row[1]) for row in await session.execute(query.group_by(backend))}
 
 
+async def served_backends(session: AsyncSession, silent_s: float) -> frozenset[str]:
+    """Returns the backends of the workers that live and have beaten within `silent_s`."""
+    silence = func.clock_timestamp() - func.make_interval(0, 0, 0, 0, 0, 0, silent_s)
+    query = select(func.unnest(WorkerRow.backends)).where(
+        WorkerRow.state == WorkerState.LIVE.value, WorkerRow.beat_at >= silence
+    )
+    return frozenset(await session.scalars(query))
+
+
 async def forget_gone(session: AsyncSession, silent_days: int) -> None:
     """Deletes workers of which nothing has been left for so long."""
     silence = func.clock_timestamp() - func.make_interval(0, 0, 0, silent_days)

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tollbar.http.paths import CROSS_ORIGIN, below, header
 
 _METHODS: Final = "GET, POST, DELETE, OPTIONS"
-_EXPOSED: Final = "WWW-Authenticate, Retry-After, MCP-Protocol-Version"
+_EXPOSED: Final = "WWW-Authenticate, Retry-After, MCP-Protocol-Version, X-Request-Id"
 _MAX_AGE_S: Final = 600
 
 

@@ -24,3 +24,5 @@ class JobsContext:
     """Trials of one project that the workers run at once."""
     max_running: int = 64
     """Trials of one Job that may run at once."""
+    dead_after_s: float = 30.0
+    """How long a worker may be silent before nobody counts on it."""

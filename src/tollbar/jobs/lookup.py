@@ -9,6 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from tollbar.access.principal import Principal
 from tollbar.budget import service as budget
+from tollbar.engine import liveness
 from tollbar.jobs import schemas, store
 from tollbar.jobs.context import JobsContext
 from tollbar.jobs.errors import (
@@ -16,6 +17,7 @@ from tollbar.jobs.errors import (
     TrialNotFound,
 )
 from tollbar.jobs.events import store as events
+from tollbar.jobs.states import JOB_TERMINAL
 from tollbar.jobs.tables import JobRow, JobTaskRow, TrialRow
 from tollbar.kit.ids import is_id
 
@@ -49,8 +51,18 @@ async def job_views(session: AsyncSession, context: JobsContext, jobs: Sequence[
     money = await budget.views(session, [job.budget_id for job in jobs])
     fruitless = [job_id for job_id in ids if _is_fruitless(tasks[job_id])]
     only = await events.only_reasons(session, fruitless) if fruitless else {}
+    waiting = any(job.state not in JOB_TERMINAL for job in jobs)
+    served = await liveness.served(session, context.dead_after_s) if waiting else frozenset[str]()
     return [
-        schemas.JobView(job, tasks[job.id], active[job.id], money[job.budget_id], context.origin, only.get(job.id))
+        schemas.JobView(
+            job,
+            tasks[job.id],
+            active[job.id],
+            money[job.budget_id],
+            context.origin,
+            only.get(job.id),
+            is_served=job.state in JOB_TERMINAL or job.runner["backend"] in served,
+        )
         for job in jobs
     ]
 

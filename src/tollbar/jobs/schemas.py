@@ -30,6 +30,8 @@ class JobView:
     """Public origin of this server, for links."""
     only_reason: str | None = None
     """The one reason of every Trial that ended so far, where none has a reward."""
+    is_served: bool = True
+    """A living worker runs sandboxes of the Job's backend, or it needs none any more."""
 
     @property
     def n_total(self) -> int:
@@ -142,12 +144,24 @@ def job_object(view: JobView) -> dict[str, Any]:
 
 def warnings_of(view: JobView) -> list[dict[str, str]]:
     """Returns what whoever watches the Job should look at now."""
+    return [*_fruitless(view), *_unserved(view)]
+
+
+def _fruitless(view: JobView) -> list[dict[str, str]]:
     if view.only_reason is None:
         return []
     ended = view.counts()["failed"]
     what = "the only Trial that ended" if ended == 1 else f"all {ended} Trials that ended"
     message = f"No reward so far: {what} failed with {view.only_reason}. Its Trials say more."
     return [{"code": "NO_TRIAL_SCORED_YET", "reason": view.only_reason, "message": message}]
+
+
+def _unserved(view: JobView) -> list[dict[str, str]]:
+    if view.is_served:
+        return []
+    backend = view.job.runner["backend"]
+    message = f"The Job waits: no living worker runs {backend} sandboxes. Start one: tollbar worker."
+    return [{"code": "NO_LIVING_WORKER", "reason": backend, "message": message}]
 
 
 def usd_or_none(pusd: int | None) -> str | None:
