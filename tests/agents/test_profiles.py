@@ -12,7 +12,7 @@ from tests.support import ManualClock
 from tollbar.access import service as access
 from tollbar.access.principal import Principal
 from tollbar.agents import service
-from tollbar.agents.adapter import AgentTask
+from tollbar.agents.adapter import AgentOutput, AgentReport, AgentTask
 from tollbar.agents.errors import AgentSetupFailed, ProfileNotFound
 from tollbar.agents.registry import ADAPTERS
 from tollbar.db.session import Database
@@ -39,7 +39,6 @@ def test_the_oracle_runs_the_tasks_own_solution_with_its_variables() -> None:
     plan = ADAPTERS["oracle"].plan(TASK, {})
     assert (plan.argv, plan.needs_solution, plan.log) == (("/solution/solve.sh",), True, "oracle.txt")
     assert plan.env == {"DEBIAN_FRONTEND": "noninteractive", "CITY": "Bern"}
-    assert plan.needs_gateway is False
 
 
 def test_the_tasks_own_variables_win_over_the_oracles() -> None:
@@ -57,6 +56,12 @@ def test_the_nop_agent_runs_nothing_on_any_task() -> None:
     for task in (TASK, replace(TASK, has_solution=False, instruction=None)):
         plan = ADAPTERS["nop"].plan(task, {})
         assert (plan.argv, plan.needs_solution, dict(plan.env)) == (None, False, {})
+
+
+def test_agents_without_a_model_ask_for_no_gateway_and_claim_nothing() -> None:
+    left = AgentOutput(exit_code=0, log=b'{"total_cost_usd": 1}')
+    for adapter in ADAPTERS.values():
+        assert (adapter.models({}), adapter.report(left)) == ((), AgentReport())
 
 
 def test_each_adapter_is_registered_under_its_own_name() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tollbar.agents.adapter import AgentPlan, AgentTask
+from tollbar.agents.adapter import AgentPlan, AgentTask, WithoutModel
 from tollbar.agents.errors import AgentSetupFailed
 
 MAX_COMMAND_BYTES: Final = 65_536
@@ -15,7 +15,7 @@ MAX_INSTRUCTION_BYTES: Final = 120_000
 
 
 @dataclass(frozen=True)
-class Command:
+class Command(WithoutModel):
     """Runs the parameter `COMMAND`; the task's instruction is the variable `TOLLBAR_INSTRUCTION`."""
 
     name: str = "command"

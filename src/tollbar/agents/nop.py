@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tollbar.agents.adapter import AgentPlan, AgentTask
+from tollbar.agents.adapter import AgentPlan, AgentTask, WithoutModel
 
 
 @dataclass(frozen=True)
-class Nop:
+class Nop(WithoutModel):
     """Runs no command at all."""
 
     name: str = "nop"

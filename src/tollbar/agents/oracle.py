@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tollbar.agents.adapter import AgentPlan, AgentTask
+from tollbar.agents.adapter import AgentPlan, AgentTask, WithoutModel
 from tollbar.agents.errors import AgentSetupFailed
 
 
 @dataclass(frozen=True)
-class Oracle:
+class Oracle(WithoutModel):
     """Starts `/solution/solve.sh` directly (its `#!` line counts) in the working directory."""
 
     name: str = "oracle"

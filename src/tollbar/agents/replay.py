@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from tollbar.agents.adapter import AgentPlan, AgentTask
+from tollbar.agents.adapter import AgentPlan, AgentTask, WithoutModel
 from tollbar.agents.command import COMMAND_RULE, instruction_env, is_command
 
 MAX_TURNS: Final = 1000
@@ -25,7 +25,7 @@ exit 0
 
 
 @dataclass(frozen=True)
-class Replay:
+class Replay(WithoutModel):
     """Runs the shell commands of the parameter `TURNS` in their order; one that fails stops none after it."""
 
     name: str = "replay"

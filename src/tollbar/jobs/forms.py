@@ -36,7 +36,7 @@ def held_for(needs: Mapping[str, Any], plan: AgentPlan | None = None) -> str | N
         return "verifier.collect"
     if needs.get("keep_agent_processes"):
         return "metadata.tollbar.keep_agent_processes"
-    if plan is not None and (plan.setup or plan.needs_gateway or plan.commands > 1):
+    if plan is not None and (plan.setup or plan.drive or plan.commands > 1):
         return "its agent"
     return None
 
