@@ -39,6 +39,10 @@ class ManualClock:
         self._now += timedelta(seconds=seconds)
         self._monotonic += seconds
 
+    def step_wall(self, seconds: float) -> None:
+        """Sets the machine's time, as an administrator or a time server does: no time passes."""
+        self._now += timedelta(seconds=seconds)
+
 
 async def eventually(question: Callable[[], Awaitable[T]], within_s: float = 10.0) -> T:
     """Returns the first true answer; fails when there is none within the bound."""

@@ -13,7 +13,7 @@ G-ENG-16.5 engine.md#16.5 closed
   A row without a version is claimed only by the newest version.
 G-ENG-16.6 engine.md#16.6 closed
   A row without priority runs before priority 1.
-G-ENG-16.7 engine.md#16.7 open #3
+G-ENG-16.7 engine.md#16.7 closed
   A process that listens to no queue still serves the internal one, so interfaces never launch the engine.
 G-ENG-16.8 engine.md#16.8 closed
   A flow runs on the loop that launched the engine.
@@ -74,8 +74,8 @@ G-ENG-17.sigterm engine.md#17 closed
   SIGTERM with running Trials, four times in a row, ends within 10 s each, and the last start finishes them.
 G-ENG-17.ticks engine.md#17 open #6
   Two servers with one schedule make one run for each tick.
-G-ENG-17.upgrade engine.md#17 open #3
+G-ENG-17.upgrade engine.md#17 closed
   Work that an older version left is finished by the newer one.
-G-ENG-17.clock engine.md#17 open #3
+G-ENG-17.clock engine.md#17 closed
   A clock that steps by one hour causes no false death and no early deadline.
 """

@@ -113,6 +113,23 @@ async def test_trials_go_to_their_next_try_and_everything_else_is_resumed_on_its
     ) == [("job:1", "ENQUEUED", "control"), ("run:1", "ENQUEUED", "segments"), ("trial:a:1", "CANCELLED", None)]
 
 
+@pytest.mark.requirement("G-ENG-17.upgrade")
+async def test_what_began_under_an_older_engine_version_waits_for_no_worker_of_that_version(
+    database: Database, client: DbosEngine, above: Above
+) -> None:
+    await a_worker_that_was(database, "old", "live", silent_s=31)
+    await held(database, client, "old", *trials("a"), Work("job:1", "job", "control"), Work("job:2", "job", "control"))
+    await ask(
+        database,
+        "UPDATE dbos.workflow_status SET application_version = CASE workflow_uuid WHEN 'job:2' THEN '1' ELSE '0' END",
+    )
+    assert await a_reaper(database, client, above).reap() == 3
+    assert above.taken == [(["trial:a:1"], True)]
+    assert await ask(database, "SELECT workflow_uuid, status FROM dbos.workflow_status ORDER BY workflow_uuid") == [
+        ("job:1", "CANCELLED"), ("job:2", "ENQUEUED"), ("trial:a:1", "CANCELLED"),
+    ]  # fmt: skip
+
+
 async def test_a_worker_that_beats_keeps_its_work(database: Database, client: DbosEngine, above: Above) -> None:
     await a_worker_that_was(database, "other", "live", silent_s=29)
     await a_worker_that_was(database, "me", "live", silent_s=1000)
@@ -229,6 +246,42 @@ async def test_a_beat_is_refused_once_others_have_declared_the_worker_dead(datab
     assert killed == [1]
     await worker.left()
     assert await states(database) == {"me": "dead"}
+
+
+class AskedClock(ManualClock):
+    """Counts how often its steady time was read."""
+
+    asked = 0
+
+    def monotonic(self) -> float:
+        self.asked += 1
+        return super().monotonic()
+
+
+@pytest.mark.requirement("G-ENG-17.clock")
+@pytest.mark.parametrize("step_s", [3600, -3600])
+async def test_a_clock_that_is_set_by_an_hour_is_no_silence(
+    database: Database, client: DbosEngine, above: Above, step_s: int
+) -> None:
+    clock, killed = AskedClock(), list[bool]()
+    intervals = Intervals(beat_s=0.02, self_kill_s=0.1, dead_after_s=30)
+    worker = Worker(database, "skewed", 4, ("bwrap",), intervals, lambda: killed.append(True), clock)
+    await worker.enter()
+    clock.step_wall(step_s)
+    asked = clock.asked
+
+    async def watched() -> bool:
+        return clock.asked > asked + 5
+
+    await eventually(watched)
+    await worker.beat()
+    others = ManualClock()
+    reaper = a_reaper(database, client, above, clock=others)
+    assert await reaper.reap() == 0
+    others.step_wall(step_s)
+    assert await reaper.reap() == 0
+    assert (await states(database), killed) == ({"skewed": "live"}, [])
+    await worker.left()
 
 
 async def test_a_worker_goes_from_live_to_leaving_to_left(database: Database) -> None:

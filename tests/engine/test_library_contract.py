@@ -9,11 +9,12 @@ from importlib.metadata import version
 import pytest
 from dbos import DBOSClient
 from dbos._serialization import DefaultSerializer
-from tests.engine.helpers import ask
+from tests.engine.helpers import ask, engine_of, enqueue, reaches, state_of
 
 from tollbar.db.session import Database, open_database
+from tollbar.engine.dbos_engine import DbosEngine
 from tollbar.engine.migrate import migrate
-from tollbar.engine.port import EngineState
+from tollbar.engine.port import EngineState, Work
 
 
 def keyword_only(function: object) -> dict[str, object]:
@@ -85,3 +86,23 @@ async def test_the_columns_and_states_that_we_read_exist(database: Database) -> 
         "CANCELLED",
         "MAX_RECOVERY_ATTEMPTS_EXCEEDED",
     }
+
+
+@pytest.mark.requirement("G-ENG-16.7")
+async def test_a_process_that_listens_to_no_queue_still_serves_the_internal_one(database: Database) -> None:
+    """Why a process of interfaces alone never launches the library."""
+    ran: list[str] = []
+
+    def register(engine: DbosEngine) -> None:
+        @engine.flow("job")
+        async def job(name: str) -> None:
+            ran.append(name)
+
+        del job
+
+    async with engine_of(database, register, queues=()) as engine:
+        await enqueue(database, engine, Work("job:a", "job", "control", ("a",)))
+        await enqueue(database, engine, Work("job:b", "job", "_dbos_internal_queue", ("b",)))
+        await reaches(engine, "job:b", EngineState.SUCCESS)
+        assert await state_of(engine, "job:a") is EngineState.ENQUEUED
+    assert ran == ["b"]

@@ -123,6 +123,21 @@ async def test_the_verifiers_time_is_paid_in_its_own_column(patient: World) -> N
     assert job["budget"]["remaining_usd"] == "0.904"
 
 
+@pytest.mark.requirement("G-ENG-17.clock")
+@pytest.mark.parametrize("step_s", [3600, -3600])
+async def test_a_clock_that_is_set_by_an_hour_ends_no_agent_and_costs_nothing(patient: World, step_s: int) -> None:
+    world = patient
+
+    def works(call: Call) -> ExecResult:
+        world.clock.step_wall(step_s)
+        return solves(call)
+
+    world.provider.agent = [takes(world, 3, works)]
+    trial = await world.one(dataset=ONE, runner=METERED, max_cost_usd=1)
+    assert (trial["reward"], trial["agent_outcome"], trial["try_no"]) == (1.0, "completed", 1)
+    assert (trial["timings_s"]["agent"], trial["cost"]["sandbox_usd"]) == (3.0, "0.036")
+
+
 async def test_all_tries_of_a_trial_cost(patient: World) -> None:
     world = patient
 

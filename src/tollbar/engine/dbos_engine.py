@@ -25,7 +25,7 @@ from sqlalchemy.orm import Session
 
 from tollbar.db.session import psycopg_url
 from tollbar.engine import queues as queue_rules
-from tollbar.engine.config import NAME, check_environment, engine_config, quiet_log
+from tollbar.engine.config import ENGINE_VERSION, NAME, check_environment, engine_config, quiet_log
 from tollbar.engine.errors import WorkExists
 from tollbar.engine.migrate import SCHEMA
 from tollbar.engine.port import EngineState, F, Json, Pending, Work
@@ -173,7 +173,10 @@ class DbosEngine:
         rows = await self._client.list_workflows_async(
             status="PENDING", executor_id=executor_id, limit=_BATCH, load_input=False, load_output=False
         )
-        return [Pending(row.workflow_id, row.name, row.queue_name) for row in rows]
+        return [
+            Pending(row.workflow_id, row.name, row.queue_name, row.app_version not in {None, ENGINE_VERSION})
+            for row in rows
+        ]
 
     async def holders(self) -> set[str]:
         """Returns the executors that hold work, living or dead; see the port."""

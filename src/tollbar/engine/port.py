@@ -49,6 +49,8 @@ class Pending:
     id: str
     flow: str
     queue: str | None
+    is_stale: bool = False
+    """It began under an engine version that is not this process's, and only workers of that one could go on with it."""
 
 
 class Engine(Protocol):

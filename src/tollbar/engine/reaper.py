@@ -44,7 +44,8 @@ class HandOver:
     """`(executor_id, lost)`, once the engine says that it holds nothing more: end what still stands under it in our
     rows, such as Trials that were cancelled just before it died."""
     redispatched: frozenset[str] = frozenset({"trial"})
-    """Flows that go to `take_over`. All others are resumed where their last finished step left them."""
+    """Flows that go to `take_over`. All others are resumed where their last finished step left them, or cancelled when
+    no worker of this version could do that."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,10 @@ class Reaper:
         if again:
             await self.engine.cancel(again)
             await self.hand_over.take_over(again, lost)
-        resumed = [item for item in batch if item.flow not in self.hand_over.redispatched]
+        others = [item for item in batch if item.flow not in self.hand_over.redispatched]
+        # Nobody who lives could go on with these: whoever reconciles the rows finds that nothing drives them.
+        await self.engine.cancel([item.id for item in others if item.is_stale])
+        resumed = [item for item in others if not item.is_stale]
         for queue in {item.queue or BRANCHES for item in resumed}:
             await self.engine.resume([item.id for item in resumed if (item.queue or BRANCHES) == queue], queue)
 
