@@ -177,7 +177,7 @@ G-EVAL-18.33 evaluation.md#18.33 closed
   What a digest covers is published, README.md included.
 G-EVAL-18.34 evaluation.md#18.34 open #5 import by commit
   A source is pinned to its commit, digests are recomputed, a mismatch ends the upload, results are stamped.
-G-EVAL-18.35 evaluation.md#18.35 open #3 flaky check
+G-EVAL-18.35 evaluation.md#18.35 closed
   Infrastructure has reasons, flaky tasks a mark, and time zone and hash seed are fixed.
 G-EVAL-18.36 evaluation.md#18.36 closed
   A Job whose Trials so far are all unscored for one reason warns with that reason on every interface.

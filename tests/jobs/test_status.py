@@ -13,16 +13,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import event
 from tests.jobs.checks import sums_equal_a_recount
-from tests.jobs.standin import ended
+from tests.jobs.standin import Call, ended
 from tests.jobs.world import ONE, World
 
-from tollbar.jobs import endings, service
+from tollbar.jobs import checking, endings, service
 from tollbar.jobs.endings import Ending
 from tollbar.jobs.errors import InvalidJobStatus, InvalidJobType, InvalidTrialStatus, JobNotFound, TrialNotFound
 from tollbar.jobs.retries import Failure
 from tollbar.jobs.states import Reason, TrialState
 from tollbar.kit.errors import InvalidCursor
 from tollbar.kit.paging import page_request
+from tollbar.sandboxes.interface import ExecResult
 
 
 @asynccontextmanager
@@ -66,7 +67,7 @@ async def test_a_status_costs_the_same_for_a_job_of_one_trial_and_of_twenty_thou
     async with statements(world) as many:
         job = await world.job(job_id)
     assert [text.split()[0] for text in many] == [text.split()[0] for text in few]
-    assert len(many) <= 5
+    assert len(many) <= 6
     assert job["trial_counts"]["running"] == 3
     (asked,) = [text for text in many if "trial." in text and "count" in text]
     assert "trial.reward" not in asked
@@ -94,7 +95,7 @@ async def test_a_page_of_jobs_costs_no_more_statements_than_one_job(world: World
     async with statements(world) as seen, world.database.session() as session:
         page = page_request(None, None, scope={})
         found = await service.list_page(session, world.context, world.actor, page)
-    assert (len(found.items), len(seen)) == (6, 5)
+    assert (len(found.items), len(seen)) == (6, 6)
 
 
 # --- a recount
@@ -300,3 +301,33 @@ async def test_a_trial_that_ends_between_the_reads_of_a_status_is_in_it_once(wor
     assert (counts["pending"], counts["running"], counts["succeeded"]) == (0, 1, 0)
     counts = (await world.job(job["job_id"]))["trial_counts"]
     assert (counts["pending"], counts["running"], counts["succeeded"]) == (0, 0, 1)
+
+
+@pytest.mark.requirement("G-EVAL-18.35")
+async def test_a_job_says_whether_its_dataset_was_checked_and_its_matrix_which_tasks_are_flaky(world: World) -> None:
+    await world.publish("team/lone", ("one",))
+    rewards = iter("10101")
+
+    def guesses(call: Call) -> ExecResult:
+        call.write("/logs/verifier/reward.txt", next(rewards) if call.read("/app/out.txt") == "done" else "0")
+        return ended()
+
+    world.provider.verifier = [guesses]
+    before = await world.run(dataset="team/lone@1")
+    assert before["dataset_checked"] is False
+    async with world.database.transaction() as session:
+        matrix = await service.matrix(session, world.actor, before["job_id"])
+        started = await checking.check(session, world.context, world.actor, world.blobs, "team/lone", "1", {})
+    assert [task["flaky"] for task in matrix["tasks"]] == [False]
+    assert (await world.job(before["job_id"]))["dataset_checked"] is False
+    await world.engine.drain(world.pump.run_once)
+    assert (await world.job(started["oracle"]["job_id"]))["status"] == "completed"
+    assert (await world.job(before["job_id"]))["dataset_checked"] is True
+    other = await world.submit(dataset="team/set@1")
+    async with world.database.session() as session:
+        matrix = await service.matrix(session, world.actor, before["job_id"])
+        page = page_request(None, None, scope={})
+        listed = (await service.list_page(session, world.context, world.actor, page)).items
+    assert [task["flaky"] for task in matrix["tasks"]] == [True]
+    assert {job["job_id"]: job["dataset_checked"] for job in listed}[other["job_id"]] is False
+    assert [job["dataset_checked"] for job in listed].count(True) == 3

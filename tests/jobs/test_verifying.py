@@ -218,3 +218,11 @@ async def test_a_hook_that_fails_is_flagged_and_ends_nothing(world: World, resul
     await world.publish("team/hooked", tasks=("one",), toml=SEPARATE.replace("[environment]", HOOKED + "[environment]"))
     trial = await world.one(dataset="team/hooked@1")
     assert (trial["reward"], trial["flags"]) == (1.0, ["collect_hook_failed"])
+
+
+@pytest.mark.requirement("G-EVAL-18.35")
+async def test_agent_and_verifier_have_one_time_zone_and_one_hash_seed(world: World) -> None:
+    await world.one(dataset=ONE)
+    fixed = {(call.env["TZ"], call.env["LANG"], call.env["PYTHONHASHSEED"]) for call in world.provider.calls}
+    assert {call.argv[0] for call in world.provider.calls} >= {"/solution/solve.sh", "/tests/test.sh"}
+    assert fixed == {("UTC", "C.UTF-8", "0")}

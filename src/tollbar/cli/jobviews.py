@@ -137,10 +137,14 @@ def _budget_rows(budget: Mapping[str, Any]) -> Rows:
     return rows
 
 
+def _dataset(ref: Mapping[str, Any], checked: object) -> str:
+    return f"{ref['name']}@{ref['version']}{' (not checked)' if checked is False else ''}"
+
+
 def _chosen_rows(job: Mapping[str, Any]) -> Rows:
     ref, profile, agent, runner = (job.get(name) or {} for name in ("dataset_ref", "profile", "agent", "runner"))
     return [
-        ("dataset", f"{ref['name']}@{ref['version']}" if ref else None),
+        ("dataset", _dataset(ref, job.get("dataset_checked")) if ref else None),
         ("profile", f"{profile['name']}@{profile['version']}" if profile else None),
         ("agent", agent.get("name")),
         ("model", agent.get("model")),

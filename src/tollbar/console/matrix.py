@@ -36,6 +36,7 @@ def rows(
     return [
         {
             "task_id": printable(task["task_id"]),
+            "flaky": task["flaky"],
             "passed": sum(cell["pass"] is True for cell in task["cells"]),
             "scored": sum(cell["reward"] is not None for cell in task["cells"]),
             "cells": [_cell(cell, letters) for cell in task["cells"]],

@@ -77,6 +77,7 @@ def _facts(job: Mapping[str, Any], now: datetime) -> dict[str, Any]:
         "runner": words.runner(job),
         "dataset": words.dataset(job),
         "manifest": job["dataset_ref"]["manifest_sha256"],
+        "dataset_checked": job["dataset_checked"],
         "selection": [f"{name} {printable(value)}" for name, value in job["selection"].items() if value is not None],
         "request_id": None if job["request_id"] is None else printable(job["request_id"]),
         "finished": words.moment(job["finished_at"], now),
@@ -95,8 +96,11 @@ def _ending(job: Mapping[str, Any]) -> dict[str, str] | None:
         text = "Running Trials are ended; finished ones keep their rewards."
         return {"heading": "A person stopped this Job", "code": "", "text": text}
     for warning in job["warnings"]:
-        return {"heading": "No reward so far", "code": warning["reason"], "text": printable(warning["message"])}
+        return {"heading": _HEADINGS[warning["code"]], "code": warning["reason"], "text": printable(warning["message"])}
     return None
+
+
+_HEADINGS: Final = {"NO_TRIAL_SCORED_YET": "No reward so far", "NO_LIVING_WORKER": "The Job waits"}
 
 
 def _measure(job: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from tollbar.http.authorise import needs
 from tollbar.http.bodies import json_object, saved_upload
 from tollbar.http.deps import Deps
 from tollbar.http.parameters import DatasetName, PageQuery
-from tollbar.jobs import checking
+from tollbar.jobs import checking, checks
 from tollbar.kit.clock import wire_time
 from tollbar.kit.errors import InvalidRequest
 
@@ -84,7 +84,7 @@ async def list_dataset_versions(
     asked = page.of("dataset.versions", actor, name=name, version=version)
     async with deps.database.session() as session:
         found = await datasets.versions_page(session, actor, name, asked, label=version)
-        checked = await checking.outcomes(session, actor, name, [item["version"] for item in found.items])
+        checked = await checks.outcomes(session, actor, name, [item["version"] for item in found.items])
     for item in found.items:
         item["check"] = checked.get(item["version"])
     return page_answer(found, observed_at=wire_time(deps.clock.now()))

@@ -51,6 +51,8 @@ async def job_views(session: AsyncSession, context: JobsContext, jobs: Sequence[
     money = await budget.views(session, [job.budget_id for job in jobs])
     fruitless = [job_id for job_id in ids if _is_fruitless(tasks[job_id])]
     only = await events.only_reasons(session, fruitless) if fruitless else {}
+    refs = {job.id: (job.dataset_ref["name"], job.dataset_ref["version"]) for job in jobs}
+    checked = await store.checked_versions(session, jobs[0].project_id, [*refs.values()]) if jobs else set()
     waiting = any(job.state not in JOB_TERMINAL for job in jobs)
     served = await liveness.served(session, context.dead_after_s) if waiting else frozenset[str]()
     return [
@@ -62,6 +64,7 @@ async def job_views(session: AsyncSession, context: JobsContext, jobs: Sequence[
             context.origin,
             only.get(job.id),
             is_served=job.state in JOB_TERMINAL or job.runner["backend"] in served,
+            is_checked=refs[job.id] in checked,
         )
         for job in jobs
     ]

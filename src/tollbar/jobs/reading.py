@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from tollbar.access.principal import Principal
 from tollbar.artifacts import service as artifacts
 from tollbar.budget import service as budget
-from tollbar.jobs import lookup, retrying, schemas, store
+from tollbar.jobs import checks, lookup, retrying, schemas, store
 from tollbar.jobs.context import JobsContext
 from tollbar.jobs.errors import (
     InvalidJobStatus,
@@ -125,14 +125,18 @@ async def require_trial(session: AsyncSession, actor: Principal, trial_id: str) 
 async def matrix(session: AsyncSession, actor: Principal, job_id: str) -> dict[str, Any]:
     """Returns a Job's Trials as rows of tasks and columns of attempts, and its reasons for missing rewards.
 
-    `tasks` holds `{task_id, name, cells}`, each cell a Trial as a result lists it; `complete` is false when the Job
-    has more Trials than the first 10,000.
+    `tasks` holds `{task_id, name, flaky, cells}`, each cell a Trial as a result lists it; `flaky` is what the last
+    check of the version says. `complete` is false when the Job has more Trials than the first 10,000.
     """
     job = await lookup.job_row(session, actor, job_id)
+    version = job.dataset_ref["version"]
+    checked = await checks.outcomes(session, actor, job.dataset_ref["name"], [version])
+    flaky = set(checked[version]["flaky_tasks"]) if version in checked else set[str]()
     rows: dict[int, dict[str, Any]] = {}
     trials = await store.all_trials(session, actor, job_id, MATRIX_LIMIT)
     for row in trials:
-        task = rows.setdefault(row.task_seq, {"task_id": row.task_id, "name": row.task_name, "cells": []})
+        new = {"task_id": row.task_id, "name": row.task_name, "flaky": row.task_name in flaky, "cells": []}
+        task = rows.setdefault(row.task_seq, new)
         task["cells"].append(schemas.matrix_cell(row))
     reasons = [{"code": code, "count": count} for code, count in await store.reasons(session, job_id)]
     complete = len(trials) == job.n_slots or not job.expanded

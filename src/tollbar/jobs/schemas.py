@@ -32,6 +32,8 @@ class JobView:
     """The one reason of every Trial that ended so far, where none has a reward."""
     is_served: bool = True
     """A living worker runs sandboxes of the Job's backend, or it needs none any more."""
+    is_checked: bool = True
+    """The project has checked this version of the dataset to the end."""
 
     @property
     def n_total(self) -> int:
@@ -115,6 +117,7 @@ def job_object(view: JobView) -> dict[str, Any]:
         "request_id": job.request_id,
         "tag": job.tag,
         "dataset_ref": job.dataset_ref,
+        "dataset_checked": view.is_checked,
         "selection": job.selection,
         "profile": job.profile,
         "agent": {"name": job.agent, "model": job.model},

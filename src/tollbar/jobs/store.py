@@ -19,6 +19,7 @@ from sqlalchemy.orm import aliased
 from tollbar.access.principal import Principal
 from tollbar.jobs.states import (
     JOB_MOVES,
+    JOB_TERMINAL,
     TRIAL_ACTIVE,
     TRIAL_MOVES,
     TRIAL_TERMINAL,
@@ -32,6 +33,7 @@ from tollbar.kit.paging import PageRequest
 _LIVE: Final = tuple(state.value for state in TrialState if state not in TRIAL_TERMINAL)
 _ACTIVE: Final = tuple(sorted(TRIAL_ACTIVE))
 _WORKING: Final = tuple(sorted(TRIAL_WORKING))
+_ENDED_JOBS: Final = tuple(sorted(JOB_TERMINAL))
 _IDS: Final = bindparam("ids", type_=ARRAY(TEXT))
 
 _CANCEL_WAITING = text(
@@ -444,6 +446,22 @@ async def checks(
         .order_by(DatasetCheckRow.id.desc())
     )
     return [(row[0], row[1], row[2]) for row in await session.execute(query)]
+
+
+async def checked_versions(
+    session: AsyncSession, project_id: str, versions: Sequence[tuple[str, str]]
+) -> set[tuple[str, str]]:
+    """Returns which of these versions (name, version) a check of that project has looked at to its end."""
+    oracle, nop = aliased(JobRow), aliased(JobRow)
+    key = tuple_(DatasetCheckRow.name, DatasetCheckRow.version)
+    query = (
+        select(DatasetCheckRow.name, DatasetCheckRow.version)
+        .join(oracle, oracle.id == DatasetCheckRow.oracle_job_id)
+        .join(nop, nop.id == DatasetCheckRow.nop_job_id)
+        .where(DatasetCheckRow.project_id == project_id, key.in_(versions))
+        .where(oracle.state.in_(_ENDED_JOBS), nop.state.in_(_ENDED_JOBS))
+    )
+    return {(row[0], row[1]) for row in await session.execute(query)}
 
 
 async def trials_by_task(session: AsyncSession, job_id: str) -> dict[str, list[TrialRow]]:
