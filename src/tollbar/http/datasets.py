@@ -119,7 +119,7 @@ async def get_dataset_version(deps: Deps, actor: Reader, name: DatasetName, revi
     """One version, by its label or its revision."""
     async with deps.database.session() as session:
         found = await datasets.version(session, actor, name, revision)
-        checked = await checking.outcomes(session, actor, name, [found["version"]])
+        checked = await checks.outcomes(session, actor, name, [found["version"]])
     return answer(found | {"check": checked.get(found["version"])})
 
 
