@@ -39,6 +39,15 @@ APP_NOUNS: Final = (
             "remove": "tollbar.app.vault:remove_secret",
         },
     ),
+    (
+        "agents",
+        "Software of coding agents on this machine.",
+        {
+            "install": "tollbar.app.agents:install",
+            "list": "tollbar.app.agents:list_agents",
+            "remove": "tollbar.app.agents:remove",
+        },
+    ),
     ("trials", "Single attempts at a task.", {"shell": "tollbar.app.shell:shell"}),
     ("limits", "What bounds the project.", {"set": "tollbar.app.limits:set_limits"}),
 )

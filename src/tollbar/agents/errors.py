@@ -46,6 +46,52 @@ class InvalidProfile(TollbarError):
         super().__init__(f"The profile {name} cannot be run: {problem}.")
 
 
+class SoftwareUnknown(TollbarError):
+    """No software of that name can be installed, or the version is no version."""
+
+    code = "AGENT_SOFTWARE_UNKNOWN"
+    status = 404
+
+    def __init__(self, wanted: str, known: list[str]) -> None:
+        super().__init__(
+            f"No software {wanted} can be installed.", hint=f"NAME or NAME@VERSION, of: {', '.join(known)}", known=known
+        )
+
+
+class InstallToolMissing(TollbarError):
+    """The machine lacks the program that would install the software."""
+
+    code = "INSTALL_TOOL_MISSING"
+    status = 409
+
+    def __init__(self, name: str, tool: str, fix: str) -> None:
+        super().__init__(f"{name} is installed by {tool}, which this machine lacks.", hint=fix, tool=tool)
+
+
+class InstallFailed(TollbarError):
+    """The package manager could not install the software; nothing of it is left."""
+
+    code = "AGENT_INSTALL_FAILED"
+    status = 409
+
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(f"{name} could not be installed: {problem}")
+
+
+class AgentNotInstalled(TollbarError):
+    """No living worker has the software of the Job's agent."""
+
+    code = "AGENT_NOT_INSTALLED"
+    status = 409
+
+    def __init__(self, wanted: str) -> None:
+        super().__init__(
+            f"The agent needs {wanted}, and no worker has it.",
+            hint=f"On each worker's machine, with its data directory: tollbar agents install {wanted}",
+            software=wanted,
+        )
+
+
 class AgentSetupFailed(Exception):
     """This task cannot be run by this agent; becomes the Trial's reason `AGENT_SETUP_FAILED`."""
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tollbar.app.installation import Installation
     from tollbar.settings import Settings
 
-_FOLDERS: Final = ("pg", "blobs", "sandboxes", "tasks", "logs", "uploads")
+_FOLDERS: Final = ("pg", "blobs", "sandboxes", "tasks", "logs", "uploads", "agents")
 _LARGEST: Final = 8
 
 DataDir = Annotated[Path | None, Parameter(help="Data directory of the running server.")]
