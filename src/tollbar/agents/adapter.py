@@ -110,7 +110,7 @@ class AgentPlan:
     drive: Drive | None = None
     """The loop that is the agent, in place of a command."""
     software: str | None = None
-    """Name of what the operator installed, laid over the sandbox read-only; absent is `AGENT_SETUP_FAILED`."""
+    """What the operator installed, as `NAME` or `NAME@VERSION`; laid over the sandbox. Absent: `AGENT_SETUP_FAILED`."""
     reads: tuple[str, ...] = ()
     """Absolute paths of files that `report` wants to see after the run, up to 16 MiB each."""
 
@@ -125,6 +125,11 @@ class AgentOutput:
     """Both streams, first and last part when they were long."""
     files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     """Those of the plan's `reads` that are there."""
+    instruction: str | None = None
+    """What the agent was asked."""
+    software: str | None = None
+    """What it ran as, as `NAME@VERSION`: of what was installed, not what the agent says."""
+    params: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True)
@@ -162,6 +167,10 @@ class Adapter(Protocol):
         """Returns the models that it calls with parameters that have no problem, its own first; empty: no gateway."""
         ...
 
+    def software(self, params: Mapping[str, Any]) -> str | None:
+        """Returns which software a worker must have, as `NAME` or `NAME@VERSION`; the plan names the same."""
+        ...
+
     def plan(self, task: AgentTask, params: Mapping[str, Any]) -> AgentPlan:
         """Returns the plan; raises `AgentSetupFailed` when this task cannot be run by this agent."""
         ...
@@ -171,7 +180,15 @@ class Adapter(Protocol):
         ...
 
 
-class WithoutModel:
+class WithoutSoftware:
+    """What an adapter inherits that needs nothing installed."""
+
+    def software(self, params: Mapping[str, Any]) -> str | None:
+        del params
+        return None
+
+
+class WithoutModel(WithoutSoftware):
     """What an adapter inherits that calls no model and reports nothing."""
 
     def models(self, params: Mapping[str, Any]) -> tuple[ModelUse, ...]:

@@ -149,6 +149,7 @@ _LAUNCHER: Final = """\
 here=$(dirname "$0")/..
 for python in python{version} /usr/bin/python3 python3 python; do
   if "$python" -I -c 'import sys; sys.exit("%d.%d" % sys.version_info[:2] != "{version}")' 2>/dev/null; then
+    if [ "$1" = --which-python ]; then command -v "$python"; exit; fi
     exec "$python" -I "$here/bin/{program}.py" "$here/site" "$@"
   fi
 done

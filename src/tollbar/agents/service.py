@@ -9,11 +9,18 @@ from typing import Any, Final
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from tollbar.access.principal import Principal
-from tollbar.agents import store
+from tollbar.agents import software, store
 from tollbar.agents.adapter import Adapter
-from tollbar.agents.errors import InvalidProfile, ProfileArchived, ProfileDefaultRequired, ProfileNotFound
+from tollbar.agents.errors import (
+    AgentNotInstalled,
+    InvalidProfile,
+    ProfileArchived,
+    ProfileDefaultRequired,
+    ProfileNotFound,
+)
 from tollbar.agents.registry import ADAPTERS
 from tollbar.agents.tables import ProfileRow, ProfileVersionRow
+from tollbar.engine import liveness
 from tollbar.kit.clock import Clock, wire_time
 from tollbar.kit.jsonio import canonical_sha256
 from tollbar.kit.paging import Page, PageRequest
@@ -92,6 +99,16 @@ async def resolve(
 def adapter_of(agent: str) -> Adapter:
     """Returns the adapter of a frozen profile; it was known when the Job was submitted."""
     return ADAPTERS[agent]
+
+
+async def require_software(session: AsyncSession, agent: str, params: Mapping[str, Any]) -> None:
+    """Raises `AgentNotInstalled` when workers live and none of their machines has what the agent runs on."""
+    wanted = ADAPTERS[agent].software(params)
+    if wanted is None:
+        return
+    offers = await liveness.software(session)
+    if offers and not any(software.fits(wanted, one) for one in offers):
+        raise AgentNotInstalled(wanted)
 
 
 def _snapshot(row: ProfileVersionRow) -> ProfileSnapshot:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -19,6 +19,8 @@ from tollbar.sandboxes.interface import SandboxProvider
 
 INSIDE: Final = "/opt/tollbar/agents"
 """Where a sandbox sees its agent's software."""
+FOLDER: Final = "agents"
+"""Where it lies in a data directory."""
 RECORD: Final = "tollbar.json"
 
 
@@ -73,18 +75,17 @@ def offered(root: Path) -> list[str]:
     return [one.reference for one in installed(root)]
 
 
-def fits(wanted: str, offers: Mapping[str, Any] | list[str]) -> bool:
+def fits(wanted: str, offers: Collection[str]) -> bool:
     """Says whether one of `NAME@VERSION` is what `NAME` or `NAME@VERSION` asks for."""
     return any(offer == wanted or offer.partition("@")[0] == wanted for offer in offers)
 
 
 def read(folder: Path) -> Installed | None:
-    """Returns the record of one version's folder; None for a folder that is none."""
+    """Returns the record of one version's folder; None for a folder that is none, or whose record cannot be read."""
     try:
-        facts = json.loads((folder / RECORD).read_bytes())
-    except (FileNotFoundError, NotADirectoryError):
+        return Installed(**json.loads((folder / RECORD).read_bytes()), folder=folder)
+    except (OSError, ValueError, TypeError):
         return None
-    return Installed(**facts, folder=folder)
 
 
 def write(folder: Path, facts: Mapping[str, Any], at: datetime) -> None:

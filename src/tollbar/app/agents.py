@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 DataDir = Annotated[Path | None, Parameter(help="Data directory of the server or worker on this machine.")]
 AsJson = Annotated[bool, Parameter(name="--json", negative="", help="Print one JSON document.")]
-FOLDER: Final = "agents"
 _NOT_FOUND: Final = 3
 _MIB: Final = 1 << 20
 
@@ -106,6 +105,7 @@ def _settings(data_dir: Path | None) -> Settings | None:
 
 
 def _root(settings: Settings) -> Path:
+    from tollbar.agents.software import FOLDER
     from tollbar.app.installation import made
 
     return made(made(settings.data_dir) / FOLDER)

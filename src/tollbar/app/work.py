@@ -14,6 +14,7 @@ from typing import Final
 import structlog
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from tollbar.agents.software import FOLDER, offered
 from tollbar.app.installation import Installation, made
 from tollbar.app.retention import Leftovers, Patient, Retention
 from tollbar.budget import service as budget
@@ -118,6 +119,7 @@ def _tools(
         logs=made(data_dir / "logs"),
         kick_pump=pump.kick,
         kick_below=slots,
+        software=data_dir / FOLDER,
     )
 
 
@@ -140,6 +142,7 @@ def _worker(
         intervals=Intervals(settings.beat_s, settings.self_kill_s, settings.dead_after_s),
         kill_sandboxes=provider.kill_now,
         clock=installation.clock,
+        software=lambda: offered(installation.data_dir / FOLDER),
     )
 
 

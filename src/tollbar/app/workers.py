@@ -22,7 +22,7 @@ def workers(
     data_dir: Annotated[Path | None, Parameter(help="Data directory of the running server.")] = None,
     json_: Annotated[bool, Parameter(name="--json", negative="", help="Print one JSON document.")] = False,
 ) -> int:
-    """List the workers: state, machine, slots, and the seconds since each one's last beat.
+    """List the workers: state, machine, slots, seconds since each one's last beat, and the agents' software there.
 
     Exit code 1 when none is living: then Jobs wait.
 
@@ -46,9 +46,8 @@ def workers(
     else:
         for one in found:
             place = f"{one['host']}:{one['pid']}"
-            print(
-                "\t".join([one["worker_id"], one["state"], place, f"{one['slots']} slots", f"{one['silent_s']} s ago"])
-            )
+            cells = [one["worker_id"], one["state"], place, f"{one['slots']} slots", f"{one['silent_s']} s ago"]
+            print("\t".join([*cells, *one["software"]]))
     if not living:
         print("no living worker: Jobs wait\n  start one: tollbar worker", file=sys.stderr)
     return 0 if living else 1

@@ -61,6 +61,8 @@ class Worker:
     kill_sandboxes: Callable[[], None]
     """Ends every sandbox of this process at once; called from the watchdog's thread too, so without the loop."""
     clock: Clock
+    software: Callable[[], list[str]] = list
+    """Looks up what this machine has of the software of agents; it may block for some milliseconds."""
     _watchdog: Watchdog = field(init=False)
 
     def __post_init__(self) -> None:
@@ -68,6 +70,7 @@ class Worker:
 
     async def enter(self) -> None:
         """Registers the worker and starts its watchdog."""
+        software = await asyncio.to_thread(self.software)
         async with self.database.transaction() as session:
             await store.add_worker(
                 session,
@@ -77,6 +80,7 @@ class Worker:
                 engine_version=ENGINE_VERSION,
                 backends=list(self.backends),
                 slots=self.slots,
+                software=software,
             )
         self._watchdog.start()
 
@@ -88,10 +92,11 @@ class Worker:
 
     async def beat(self) -> None:
         """Says that this worker lives. Raises `DeclaredDead`, its sandboxes killed, when others have given it up."""
+        software = await asyncio.to_thread(self.software)
         sent = self.clock.monotonic()
         # A connection that hangs is given up early enough for another try before the watchdog fires.
         async with asyncio.timeout(self.intervals.self_kill_s / 3), self.database.transaction() as session:
-            accepted = await store.beat(session, self.executor_id)
+            accepted = await store.beat(session, self.executor_id, software)
         if not accepted:
             _log.error("this worker was declared dead: it ends, and others go on with its work")
             self.kill_sandboxes()
@@ -158,8 +163,16 @@ async def served(session: AsyncSession, silent_s: float) -> frozenset[str]:
     return await store.served_backends(session, silent_s)
 
 
+async def software(session: AsyncSession) -> list[list[str]]:
+    """Returns for each living worker what its machine has of the software of agents, as `NAME@VERSION`."""
+    return await store.living_software(session)
+
+
 async def seen(session: AsyncSession) -> list[dict[str, Any]]:
-    """Returns every worker that is not gone, the oldest first: state, place, slots, seconds since its last beat."""
+    """Returns every worker that is not gone, the oldest first: state, place, slots, seconds since its last beat.
+
+    `software` is what its machine has of the software of agents.
+    """
     return [
         {
             "worker_id": row.executor_id,
@@ -168,6 +181,7 @@ async def seen(session: AsyncSession) -> list[dict[str, Any]]:
             "pid": row.pid,
             "backends": row.backends,
             "slots": row.slots,
+            "software": row.software,
             "silent_s": round(silence, 1),
         }
         for row, silence in await store.workers(session)

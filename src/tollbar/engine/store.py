@@ -24,6 +24,7 @@ async def add_worker(
     engine_version: str,
     backends: list[str],
     slots: int,
+    software: list[str] | None = None,
 ) -> None:
     """Adds a living worker."""
     await session.execute(
@@ -34,17 +35,18 @@ async def add_worker(
             engine_version=engine_version,
             backends=backends,
             slots=slots,
+            software=software or [],
             state=WorkerState.LIVE.value,
         )
     )
 
 
-async def beat(session: AsyncSession, executor_id: str) -> bool:
-    """Notes that a worker lives; False when it was declared dead."""
+async def beat(session: AsyncSession, executor_id: str, software: list[str]) -> bool:
+    """Notes that a worker lives, and what its machine has; False when it was declared dead."""
     result: Any = await session.execute(
         update(WorkerRow)
         .where(WorkerRow.executor_id == executor_id, WorkerRow.state.in_(_BEATING))
-        .values(beat_at=func.clock_timestamp())
+        .values(beat_at=func.clock_timestamp(), software=software)
     )
     return result.rowcount == 1
 
@@ -103,6 +105,12 @@ async def living_slots(session: AsyncSession, backend: str) -> list[int]:
     query = select(WorkerRow.slots).where(
         WorkerRow.state == WorkerState.LIVE.value, WorkerRow.backends.contains([backend])
     )
+    return list(await session.scalars(query))
+
+
+async def living_software(session: AsyncSession) -> list[list[str]]:
+    """Returns for each worker that takes work what its machine has of the software of agents."""
+    query = select(WorkerRow.software).where(WorkerRow.state == WorkerState.LIVE.value)
     return list(await session.scalars(query))
 
 

@@ -56,6 +56,8 @@ class WorkerRow(Base):
     engine_version: Mapped[str]
     backends: Mapped[list[str]]
     slots: Mapped[int]
+    software: Mapped[list[str]] = mapped_column(server_default=text("'{}'"))
+    """What its machine has of the software of agents, as `NAME@VERSION`; said anew with each beat."""
     state: Mapped[str]
     started_at: Mapped[datetime] = mapped_column(server_default=text("clock_timestamp()"))
     beat_at: Mapped[datetime] = mapped_column(server_default=text("clock_timestamp()"))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tollbar.agents import software
 from tollbar.agents.adapter import AgentPlan, AgentTask
 from tollbar.artifacts.schemas import NewArtifact
 from tollbar.jobs import evidence, forms, phase
@@ -95,6 +97,9 @@ async def new_sandbox(tools: TrialTools, run: AgentRun) -> Sandbox:
     """Makes the agent's sandbox; only the oracle's has the solution, which a task with steps gets step by step."""
     folder = run.part.task.solution_folder() if run.plan.needs_solution and run.part.step is None else None
     environment = run.environment
+    inputs = [] if run.plan.software is None else [await _software(tools, run.plan.software)]
+    if folder is not None:
+        inputs.append(await tools.tasks.input_layer(run.local, folder, "/solution"))
     return await tools.provider.create(
         SandboxSpec(
             name=SandboxName(run.found.trial.id, run.found.try_no, Purpose.AGENT),
@@ -104,10 +109,19 @@ async def new_sandbox(tools: TrialTools, run: AgentRun) -> Sandbox:
             workdir=environment.workdir,
             env=environment.env,
             limits=environment.limits,
-            inputs=() if folder is None else (await tools.tasks.input_layer(run.local, folder, "/solution"),),
+            inputs=tuple(inputs),
             directories=(environment.workdir, "/logs/agent", "/logs/artifacts"),
         )
     )
+
+
+async def _software(tools: TrialTools, wanted: str) -> Path:
+    """Returns the layer of an agent's software; another worker's machine may have what this one lacks."""
+    found = None if tools.software is None else await asyncio.to_thread(software.find, tools.software, wanted)
+    if found is None:
+        text = f"This worker's machine lacks {wanted}; there, with its data directory: tollbar agents install {wanted}"
+        raise PhaseFailed(Failure(Reason.AGENT_SETUP_FAILED, "install", text))
+    return await software.layer(tools.provider, found)
 
 
 async def set_up(run: AgentRun, sandbox: Sandbox) -> None:

@@ -63,6 +63,7 @@ async def submit(
         job, tasks = await retrying.resolve(session, context, actor, wanted)
     else:
         job, tasks, plan = await _resolve(session, context, actor, wanted)
+    await profiles.require_software(session, job.agent, job.params)
     caps = await spending.caps_of(session, actor, wanted)
     if wanted.dry_run and plan is not None:
         return await spending.dry_run(session, actor, job, plan, caps, context.clock.now()), False

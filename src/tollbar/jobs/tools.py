@@ -59,6 +59,8 @@ class TrialTools:
     waiting: dict[tuple[str, int], Waiting] = field(default_factory=dict[tuple[str, int], Waiting])
     """Sandboxes of Trials after their first step, by (trial, try)."""
     line: Line = field(default_factory=Line)
+    software: Path | None = None
+    """Folder of the agents' software on this machine; None: it has none."""
     adapters: Mapping[str, Adapter] = field(default_factory=lambda: ADAPTERS)
     """How agents are run, by their names."""
 
