@@ -13,9 +13,10 @@ from tollbar.access import service as access
 from tollbar.access.principal import Principal
 from tollbar.agents import service
 from tollbar.agents.adapter import AgentOutput, AgentReport, AgentTask
-from tollbar.agents.errors import AgentSetupFailed, ProfileNotFound
+from tollbar.agents.errors import AgentNotInstalled, AgentSetupFailed, ProfileNotFound
 from tollbar.agents.registry import ADAPTERS
 from tollbar.db.session import Database
+from tollbar.engine import store as workers
 from tollbar.kit.errors import InvalidCursor
 from tollbar.kit.jsonio import canonical_sha256
 from tollbar.kit.paging import PageRequest, page_request
@@ -60,12 +61,13 @@ def test_the_nop_agent_runs_nothing_on_any_task() -> None:
 
 def test_agents_without_a_model_ask_for_no_gateway_and_claim_nothing() -> None:
     left = AgentOutput(exit_code=0, log=b'{"total_cost_usd": 1}')
-    for adapter in ADAPTERS.values():
+    for adapter in (ADAPTERS[name] for name in ("oracle", "nop", "command", "replay")):
         assert (adapter.models({}), adapter.report(left)) == ((), AgentReport())
 
 
 def test_each_adapter_is_registered_under_its_own_name() -> None:
-    assert [adapter.name for adapter in ADAPTERS.values()] == list(ADAPTERS) == ["oracle", "nop", "command", "replay"]
+    assert [adapter.name for adapter in ADAPTERS.values()] == list(ADAPTERS)
+    assert {"oracle", "nop", "command", "replay", "claude-code", "codex", "mini-swe-agent"} <= set(ADAPTERS)
     assert {name for name, adapter in ADAPTERS.items() if adapter.uses_solution} == {"oracle"}
     assert service.adapter_of("nop") is ADAPTERS["nop"]
 
@@ -179,3 +181,56 @@ async def test_a_cursor_that_was_made_up_is_refused(database: Database, actor: P
             await service.list_page(session, actor, made_up)
         with pytest.raises(InvalidCursor):
             await service.versions_page(session, actor, "tollbar/nop", made_up, include_archived=True)
+
+
+# --- software of agents
+
+
+async def _worker(database: Database, name: str, *software: str) -> None:
+    async with database.transaction() as session:
+        facts: dict[str, Any] = {"host": name, "pid": 1, "engine_version": "1", "backends": ["bwrap"], "slots": 1}
+        await workers.add_worker(session, name, **facts, software=list(software))
+
+
+async def _required(database: Database, agent: str, **params: Any) -> None:
+    async with database.session() as session:
+        await service.require_software(session, agent, params)
+
+
+async def test_an_agent_whose_software_no_living_worker_has_is_refused_with_the_command_that_helps(
+    database: Database,
+) -> None:
+    await _worker(database, "one", "claude-code@2.1.197")
+    await _worker(database, "two")
+    with pytest.raises(AgentNotInstalled) as refused:
+        await _required(database, "codex")
+    assert (refused.value.code, refused.value.status) == ("AGENT_NOT_INSTALLED", 409)
+    assert "tollbar agents install codex" in str(refused.value.hint)
+    with pytest.raises(AgentNotInstalled):
+        await _required(database, "claude-code", AGENT_VERSION="9.9.9")
+
+
+async def test_one_worker_that_has_the_software_suffices_and_a_worker_that_ended_does_not(database: Database) -> None:
+    await _worker(database, "one", "claude-code@2.1.197")
+    await _worker(database, "two")
+    await _required(database, "claude-code")
+    await _required(database, "claude-code", AGENT_VERSION="2.1.197")
+    async with database.transaction() as session:
+        await workers.move(session, "one", workers.WorkerState.LEAVING)
+    with pytest.raises(AgentNotInstalled):
+        await _required(database, "claude-code")
+
+
+async def test_what_was_installed_while_a_worker_runs_is_known_from_its_next_beat(database: Database) -> None:
+    await _worker(database, "one")
+    with pytest.raises(AgentNotInstalled):
+        await _required(database, "codex")
+    async with database.transaction() as session:
+        assert await workers.beat(session, "one", ["codex@0.171.0"])
+    await _required(database, "codex")
+
+
+async def test_without_a_living_worker_nobody_knows_and_agents_without_software_need_none(database: Database) -> None:
+    await _required(database, "codex")
+    await _worker(database, "one")
+    await _required(database, "oracle")

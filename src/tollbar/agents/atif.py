@@ -6,6 +6,7 @@ Whatever goes in was written by an agent, so every value is looked at before it 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -97,11 +98,18 @@ def lines(log: bytes) -> Iterator[Mapping[str, Any]]:
 
 
 def parsed(text: bytes) -> object:
-    """Returns a JSON value, or None for what is none, or nested too deep."""
+    """Returns a JSON value, or None for what is none, nested too deep, or has a number that JSON cannot write."""
     try:
-        return json.loads(text)
+        return json.loads(text, parse_float=_finite, parse_constant=_finite)
     except (ValueError, RecursionError):
         return None
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(text)
+    return value
 
 
 def mapping(value: object) -> Mapping[str, Any]:
