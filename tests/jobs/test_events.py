@@ -15,6 +15,7 @@ from tollbar.datasets import service as datasets
 from tollbar.jobs import flows, service
 from tollbar.jobs.errors import InvalidLogSource, JobNotFound, LogCursorInvalid, TrialNotFound
 from tollbar.jobs.events import service as events
+from tollbar.jobs.events import store as event_store
 from tollbar.jobs.events.service import LogRequest
 from tollbar.kit.errors import InvalidLimit, InvalidRequest
 from tollbar.kit.paging import page_request
@@ -255,3 +256,21 @@ async def test_one_reward_or_a_second_reason_takes_the_warning_back(world: World
 async def test_a_job_shows_what_it_was_given(world: World) -> None:
     job = await world.submit(dataset=ONE, priority=7, seed=42)
     assert (job["priority"], job["seed"], job["params"]) == (7, 42, {})
+
+
+async def test_after_a_restore_events_stand_in_the_order_in_which_readers_had_them(world: World) -> None:
+    job = await world.run(dataset=ONE)
+    # An older transaction may write a later event: the number of the row and the order of reading differ.
+    await world.rows("UPDATE job_event SET tx = 9000000000 - id WHERE type <> 'job.ended'")
+    await world.rows("UPDATE job_event SET tx = 9000000000 WHERE type = 'job.ended'")
+    assert await told(world, job["job_id"]) == [], "another server's transactions: as if none had ended yet"
+    async with world.database.transaction() as session:
+        await event_store.forget_transactions(session)
+    restored = await told(world, job["job_id"])
+    ids = [int(one["id"]) for one in restored]
+    assert (ids[:-1], restored[-1]["type"]) == (sorted(ids[:-1], reverse=True), "job.ended")
+    assert len(ids) == 9
+    page = await log(world, job["job_id"])
+    assert [int(item["id"]) for item in page["items"]] == ids
+    await world.stop(job["job_id"])
+    assert await told(world, job["job_id"]) == restored

@@ -249,7 +249,7 @@ async def test_an_archived_version_is_refused(world: World) -> None:
     ("spec", "problem"),
     [
         ({"agent": None}, "names no agent"),
-        ({"agent": "codex"}, "no agent 'codex'"),
+        ({"agent": "no-such"}, "no agent 'no-such'"),
         ({"spec": {"params": {"model": "x"}}}, "does not know the parameter MODEL"),
         ({"schema_version": "envplatform.profile/v1", "params": {"a": 1}}, "does not know the parameter A"),
     ],

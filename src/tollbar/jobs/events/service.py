@@ -20,7 +20,8 @@ from tollbar.kit.paging import Page, PageRequest, page_request
 SOURCES: Final = ("all", "system", "runtime")
 LOG_LIMIT: Final = 1000
 _LOG_DEFAULT: Final = 200
-_START: Final = [0, 0]
+_START: Final = [-(1 << 62), 0]
+"""Before every event, also before those of a restored server, whose transactions count below 0."""
 
 
 @dataclass(frozen=True)

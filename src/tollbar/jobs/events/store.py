@@ -75,8 +75,11 @@ async def only_reasons(session: AsyncSession, job_ids: Sequence[str]) -> dict[st
 
 
 async def forget_transactions(session: AsyncSession) -> None:
-    """Makes every event one of the past: after a restore, the numbers of another server's transactions mean nothing."""
-    await session.execute(text("UPDATE job_event SET tx = 0 WHERE tx <> 0"))
+    """Makes every event one of the past, in the order in which readers had them: numbers below every transaction's.
+
+    After a restore the numbers of another server's transactions mean nothing, and this server's begin anew.
+    """
+    await session.execute(text("UPDATE job_event SET tx = tx - 1 - (SELECT max(tx) FROM job_event)"))
 
 
 def _of(actor: Principal, job_id: str, trial_id: str | None) -> Any:
