@@ -13,15 +13,15 @@ G-GW-GL5 gateway-and-ledger.md#15.GL5 closed
   One formula prices everything; there is no second one to fall back on.
 G-GW-GL6 gateway-and-ledger.md#15.GL6 closed
   A model without both rates is unknown, and refused under a cap.
-G-GW-GL7 gateway-and-ledger.md#15.GL7 open #4
+G-GW-GL7 gateway-and-ledger.md#15.GL7 closed
   A pricing error at settlement charges the reservation.
-G-GW-GL8 gateway-and-ledger.md#15.GL8 open #4
+G-GW-GL8 gateway-and-ledger.md#15.GL8 closed
   A streamed answer without usage is unmetered, never zero.
 G-GW-GL9 gateway-and-ledger.md#15.GL9 closed
   Every dialect is metered, streamed and plain.
 G-GW-GL10 gateway-and-ledger.md#15.GL10 closed
   Usage is read from incomplete and failed responses too.
-G-GW-GL11 gateway-and-ledger.md#15.GL11 open #4
+G-GW-GL11 gateway-and-ledger.md#15.GL11 closed
   A client that disconnects is billed in full, and the drain is bounded.
 G-GW-GL12 gateway-and-ledger.md#15.GL12 closed
   Outstanding reservations count: 50 calls at once never pass the cap.
@@ -37,21 +37,21 @@ G-GW-GL17 gateway-and-ledger.md#15.GL17 open #4
   Each retry is a row of its own.
 G-GW-GL18 gateway-and-ledger.md#15.GL18 open #4
   The agent library's own totals are not used for money.
-G-GW-GL19 gateway-and-ledger.md#15.GL19 open #4
+G-GW-GL19 gateway-and-ledger.md#15.GL19 closed
   A refusal by the provider costs nothing and passes through.
 G-GW-GL20 gateway-and-ledger.md#15.GL20 closed
   A call that only outstanding reservations block waits, then runs.
-G-GW-GL21 gateway-and-ledger.md#15.GL21 open #4
+G-GW-GL21 gateway-and-ledger.md#15.GL21 closed
   A Trial's key is refused on another Trial's listener, and after the Trial's end.
 G-GW-GL22 gateway-and-ledger.md#15.GL22 closed
   Duplicate keys and packed bodies are refused, or bounded by what they unpack to.
 G-GW-GL23 gateway-and-ledger.md#15.GL23 open #4
   Input that the body does not hold is refused by name; the known command lines' first requests pass.
-G-GW-GL24 gateway-and-ledger.md#15.GL24 open #4
+G-GW-GL24 gateway-and-ledger.md#15.GL24 closed
   Images by URL and web search are refused where the network is none.
-G-GW-GL25 gateway-and-ledger.md#15.GL25 open #4
+G-GW-GL25 gateway-and-ledger.md#15.GL25 closed
   A provider's redirect is not followed, and no real key shows anywhere.
-G-GW-GL26 gateway-and-ledger.md#15.GL26 open #4
+G-GW-GL26 gateway-and-ledger.md#15.GL26 closed
   Each outcome of a call has a test that a script's fault drives.
 G-GW-GL27 gateway-and-ledger.md#15.GL27 open #4
   A kill at any point between reserve and settle keeps the cap and charges nothing twice.
@@ -81,7 +81,7 @@ G-GW-GL39 gateway-and-ledger.md#15.GL39 open #6
   After a crash finished model requests are not sent again.
 G-GW-GL40 gateway-and-ledger.md#15.GL40 open #4
   Each installed command line reacts to refusals as recorded.
-G-GW-GL41 gateway-and-ledger.md#15.GL41 open #4
+G-GW-GL41 gateway-and-ledger.md#15.GL41 closed
   A cap below one call's least price ends the Job at the first call.
 G-GW-GL42 gateway-and-ledger.md#15.GL42 open #4
   A clamped or truncated call is counted and shown, and no neighbour's reservation clamps it.

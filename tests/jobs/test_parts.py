@@ -11,9 +11,9 @@ from tests.jobs.world import ONE, World
 
 from tollbar.artifacts.blobs import local_blobs
 from tollbar.jobs import evidence, limits, refusals, retries
-from tollbar.jobs.cleanup import to_the_end
 from tollbar.jobs.retries import Failure
 from tollbar.jobs.states import Reason
+from tollbar.kit.cleanup import to_the_end
 from tollbar.sandboxes.interface import Limits
 
 PRICES = {"vcpu_second_pusd": 10**10, "gib_second_pusd": 10**9}

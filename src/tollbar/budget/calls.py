@@ -5,8 +5,8 @@ When a call does not fit it waits for what is outstanding, and is clamped only t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from enum import StrEnum
 from typing import Any, Final, Protocol
@@ -69,6 +69,10 @@ class Call:
     """When it counts as lost: the longest that it can take, and a minute."""
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Further columns of its row: key, provider, dialect, models, bound, rates."""
+
+    def noting(self, facts: Mapping[str, Any]) -> Call:
+        """Returns the same call with these further columns."""
+        return replace(self, facts={**self.facts, **facts})
 
 
 @dataclass(frozen=True)
@@ -151,15 +155,24 @@ def _values(call: Call, budget_ids: Sequence[str], worst_pusd: int) -> dict[str,
     }
 
 
-async def reserve_patiently(database: Database, clock: Clock, call: Call, quote: Quoted) -> Held | Reached | Busy:
+Check = Callable[[AsyncSession], Awaitable[None]]
+"""Looks, in the transaction of a reservation, whether its caller may still spend; raises when not."""
+
+
+async def reserve_patiently(
+    database: Database, clock: Clock, call: Call, quote: Quoted, check: Check | None = None
+) -> Held | Reached | Busy:
     """Does the same in transactions of its own, and waits up to 45 s for what is outstanding.
 
     While it waits it holds no lock, and the outermost budget of its chain says so; whoever cancels it leaves no trace.
+    Raises what `check` raises.
     """
     deadline = clock.monotonic() + PATIENCE_S
     say_at = clock.monotonic()
     while True:
         async with database.transaction() as session:
+            if check is not None:
+                await check(session)
             found = await reserve(session, call, quote)
         if not isinstance(found, Wait):
             return found
@@ -233,6 +246,12 @@ async def _stop_capped(
     if not own or all(row.cap_pusd is None for row in rows):
         return False
     return await _stop(session, own[0].id, state, call_id, scope, None)
+
+
+async def note_refused(session: AsyncSession, refused: Call, code: str) -> None:
+    """Keeps a call that was refused for what it asks, and not for money; no budget changes."""
+    values = _values(refused, refused.chain.budgets, 0)
+    await store.add_refused_call(session, values | {"outcome": "refused", "code": code})
 
 
 async def stop(session: AsyncSession, reached: Reached, refused: Call) -> bool:

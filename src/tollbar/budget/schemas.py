@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from enum import StrEnum
 from typing import Final
@@ -89,6 +89,10 @@ class Chain:
     budgets: tuple[str, ...]
     """Ids of a Job's (or run's) budget and of what nests in it, outermost first."""
     simulated: bool = False
+
+    def as_simulated(self) -> Chain:
+        """Returns the same budgets beside the day of what scripted providers spend."""
+        return replace(self, simulated=True)
 
     def day_id(self, day: date) -> str:
         """Returns the id of the project's budget for a UTC day."""

@@ -72,6 +72,11 @@ async def locked_chain(session: AsyncSession, chain: Chain, day: date) -> list[A
     return rows
 
 
+async def is_capped(session: AsyncSession, chain: Chain, day: date) -> bool:
+    """Says whether a budget of the chain has a cap, or the project limits its days."""
+    return await store.is_capped(session, chain, day)
+
+
 async def _short(session: AsyncSession, rows: Sequence[Any], worst_pusd: int) -> Wait | Reached | None:
     """Returns which of the (locked) budgets has too little for `worst_pusd`, the outermost first; None: all have it."""
     lacking = [row for row in rows if row.cap_pusd is not None and worst_pusd > solid_pusd(row) - row.reserved_pusd]

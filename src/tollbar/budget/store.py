@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any, Final
 
-from sqlalchemy import Row, func, insert, null, select, text, tuple_, update
+from sqlalchemy import Row, exists, func, insert, null, or_, select, text, tuple_, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -45,6 +45,14 @@ async def lock_chain(session: AsyncSession, chain: Chain, day: date) -> list[Row
     """
     ids = [chain.day_id(day), *chain.budgets]
     return list((await session.execute(statements.LOCK_CHAIN, {"ids": ids, "project": chain.project_id})).all())
+
+
+async def is_capped(session: AsyncSession, chain: Chain, day: date) -> bool:
+    """Says whether anything bounds what the chain may spend."""
+    ids = [chain.day_id(day), *chain.budgets]
+    capped = exists().where(BudgetRow.id.in_(ids), BudgetRow.cap_pusd.is_not(None))
+    limited = exists().where(SpendLimitRow.project_id == chain.project_id, SpendLimitRow.day_cap_pusd.is_not(None))
+    return bool(await session.scalar(select(or_(capped, limited))))
 
 
 async def reserve_lease(session: AsyncSession, lease: Lease, budget_ids: Sequence[str]) -> datetime | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 
 from tollbar.kit.errors import TollbarError
@@ -72,4 +73,64 @@ class PriceNotFound(TollbarError):
     def __init__(self, model: str) -> None:
         super().__init__(
             f"There is no price for the model {model}.", hint="Write provider:model, such as openai:gpt-5-mini."
+        )
+
+
+class InvalidModelName(TollbarError):
+    """A model's name is not `provider:model`."""
+
+    code = "INVALID_MODEL_NAME"
+    status = 422
+
+    def __init__(self, given: object) -> None:
+        shown = given if isinstance(given, str) and given.isprintable() and len(given) <= 128 else "the given value"
+        super().__init__(
+            f"{shown} is not the name of a model.", hint="Write provider:model, such as openai:gpt-5-mini."
+        )
+
+
+class UnsupportedProvider(TollbarError):
+    """The provider is known and does not work yet."""
+
+    code = "UNSUPPORTED_PROVIDER"
+    status = 422
+
+    def __init__(self, provider: str, reason: str) -> None:
+        super().__init__(
+            f"The provider {provider} is not supported: {reason}.",
+            hint="Use another provider of the same model, or an OpenAI-compatible endpoint in models.toml.",
+        )
+
+
+class ProviderNotFound(TollbarError):
+    """No provider of that name is configured here."""
+
+    code = "PROVIDER_NOT_FOUND"
+    status = 422
+
+    def __init__(self, provider: str, variable: str | None) -> None:
+        how = f"Start the server with {variable}, or add it to models.toml" if variable else "Add it to models.toml"
+        super().__init__(f"There is no provider {provider} here.", hint=f"{how} in the data directory.")
+
+
+class InvalidModelsFile(TollbarError):
+    """The operator's file of providers and prices cannot be used."""
+
+    code = "INVALID_MODELS_FILE"
+    status = 422
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"models.toml cannot be used: {path} {problem}.", fields=[{"path": path, "problem": problem}])
+
+
+class ScriptNotFound(TollbarError):
+    """No script of that name is here."""
+
+    code = "SCRIPT_NOT_FOUND"
+    status = 422
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        super().__init__(
+            f"There is no script {name} (known: {', '.join(known)}).",
+            hint="Put it into the folder scripts of the data directory, as NAME.toml.",
         )

@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 import httpx2
 
@@ -56,6 +56,10 @@ class Outgoing:
     url: str
     headers: Mapping[str, str]
     body: bytes
+    client: httpx2.AsyncClient | None = None
+    """The client of its provider; None: that of the relays."""
+    extensions: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """For the client's transport."""
 
 
 @dataclass(frozen=True)
@@ -170,6 +174,11 @@ class Relay:
         self._cutting: asyncio.TimerHandle | None = None
         self.task = asyncio.create_task(self._run())
 
+    @property
+    def head_seen(self) -> bool:
+        """Says whether an answer began."""
+        return self._seen is not None
+
     async def head(self) -> Head:
         """Returns the beginning of the answer. Raises `Unreachable`; the call is settled then."""
         return await asyncio.shield(self._head)
@@ -210,10 +219,13 @@ class Relay:
             await self._end(outcome)
 
     async def _read(self) -> Outcome:
-        client, out = self._relays.client, self._outgoing
+        out = self._outgoing
+        sending = (out.client or self._relays.client).stream(
+            out.method, out.url, headers=dict(out.headers), content=out.body, extensions=dict(out.extensions)
+        )
         try:
             async with asyncio.timeout(self._relays.whole_call_s):
-                async with client.stream(out.method, out.url, headers=dict(out.headers), content=out.body) as answer:
+                async with sending as answer:
                     head = Head(answer.status_code, tuple(answer.headers.multi_items()))
                     self._seen, self._first_byte_s = head, time.monotonic() - self._started
                     self._tap = self._tap_of(head)

@@ -15,7 +15,6 @@ from tollbar.artifacts.schemas import NewArtifact
 from tollbar.budget.schemas import Purpose as Payer
 from tollbar.jobs import agent_run, evidence, phase, refusals, stepwise, store
 from tollbar.jobs.agent_run import AgentRun, Ran, Sealed
-from tollbar.jobs.cleanup import to_the_end
 from tollbar.jobs.leases import CapReached, TryOver
 from tollbar.jobs.parts import Part
 from tollbar.jobs.phase import ENDED, GONE, SEALED, Outcome
@@ -23,6 +22,7 @@ from tollbar.jobs.retries import Failure
 from tollbar.jobs.states import Reason, TrialState
 from tollbar.jobs.taskcache import LocalTask
 from tollbar.jobs.tools import TrialTools, Waiting, WorkingSet
+from tollbar.kit.cleanup import to_the_end
 from tollbar.sandboxes.errors import EnvironmentFailure
 
 _NO_FACTS: Final[dict[str, Any]] = {

@@ -12,13 +12,13 @@ from structlog.contextvars import bound_contextvars
 
 from tollbar.engine.port import Engine
 from tollbar.jobs import agent_phase, endings, expansion, grading, keeping, store
-from tollbar.jobs.cleanup import to_the_end
 from tollbar.jobs.events import service as events
 from tollbar.jobs.phase import ENDED, SEALED
 from tollbar.jobs.pump import trial_work_id
 from tollbar.jobs.retries import TRIES, Failure, pause_s
 from tollbar.jobs.states import TrialState
 from tollbar.jobs.tools import TrialTools
+from tollbar.kit.cleanup import to_the_end
 
 
 def register(engine: Engine, tools: TrialTools) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 from tollbar.artifacts import service as artifacts
 from tollbar.artifacts.schemas import NewArtifact
 from tollbar.jobs import endings, phase, stepwise, store, verifying
-from tollbar.jobs.cleanup import to_the_end
 from tollbar.jobs.endings import Ending
 from tollbar.jobs.leases import CapReached, TryOver
 from tollbar.jobs.parts import Part
@@ -21,6 +20,7 @@ from tollbar.jobs.states import Reason, TrialState
 from tollbar.jobs.tables import SealRow
 from tollbar.jobs.tools import TrialTools, WorkingSet
 from tollbar.jobs.verifying import Case, Verdict
+from tollbar.kit.cleanup import to_the_end
 from tollbar.sandboxes.errors import EnvironmentFailure
 from tollbar.sandboxes.interface import Form
 

@@ -19,8 +19,8 @@ from tollbar.budget import service as budget
 from tollbar.budget.schemas import Chain, Decision, Lease, Purpose, Reached, Reserved
 from tollbar.db.session import Database
 from tollbar.jobs import store
-from tollbar.jobs.cleanup import to_the_end
 from tollbar.jobs.states import TRIAL_WORKING
+from tollbar.kit.cleanup import to_the_end
 from tollbar.kit.clock import Clock
 
 T = TypeVar("T")

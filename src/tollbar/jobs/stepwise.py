@@ -18,7 +18,6 @@ from tollbar.budget.schemas import Purpose as Payer
 from tollbar.datasets.taskmodel import RewardStrategy, Step, VerifierMode
 from tollbar.jobs import agent_run, endings, phase, refusals, rewards, store, verifying
 from tollbar.jobs.agent_run import AgentRun, Ran, Sealed
-from tollbar.jobs.cleanup import to_the_end
 from tollbar.jobs.endings import Ending
 from tollbar.jobs.leases import Meter, TryOver
 from tollbar.jobs.parts import parts_of
@@ -29,6 +28,7 @@ from tollbar.jobs.states import AgentOutcome, Reason
 from tollbar.jobs.taskcache import LocalTask
 from tollbar.jobs.tools import TrialTools, Waiting, WorkingSet
 from tollbar.jobs.verifying import Case, Verdict
+from tollbar.kit.cleanup import to_the_end
 from tollbar.kit.jsonio import canonical
 from tollbar.sandboxes.errors import EnvironmentStartFailed
 from tollbar.sandboxes.interface import Sandbox

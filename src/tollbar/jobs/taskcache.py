@@ -19,7 +19,7 @@ from tollbar.artifacts.blobs import BlobStore
 from tollbar.datasets import packing, taskneeds
 from tollbar.datasets import service as datasets
 from tollbar.datasets.taskfile import Task
-from tollbar.jobs.cleanup import to_the_end
+from tollbar.kit.cleanup import to_the_end
 from tollbar.sandboxes.interface import ImageRef, ImageSpec, SandboxProvider
 
 _HALF: Final = ".half-"

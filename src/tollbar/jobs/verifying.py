@@ -21,7 +21,6 @@ from tollbar.artifacts.errors import BlobMissing
 from tollbar.artifacts.schemas import NewArtifact
 from tollbar.budget.schemas import Purpose as Payer
 from tollbar.jobs import evidence, forms, phase, rewards
-from tollbar.jobs.cleanup import to_the_end
 from tollbar.jobs.leases import CapReached, Meter, TryOver
 from tollbar.jobs.parts import Part
 from tollbar.jobs.phase import Environment
@@ -30,6 +29,7 @@ from tollbar.jobs.rewards import Graded, RewardFiles, Unscored
 from tollbar.jobs.states import Reason
 from tollbar.jobs.taskcache import LocalTask
 from tollbar.jobs.tools import TrialTools, WorkingSet
+from tollbar.kit.cleanup import to_the_end
 from tollbar.sandboxes import seal as sealing
 from tollbar.sandboxes.errors import EnvironmentFailure, EnvironmentRefused, SandboxLost
 from tollbar.sandboxes.interface import ExecResult, Form, Purpose, Sandbox, SandboxName, SandboxSpec
