@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Protocol
 
 from tollbar.gateway.dialects import Dialect
@@ -77,14 +78,26 @@ class AgentSession(Protocol):
         """Adds a line to the agent's log."""
         ...
 
+    def note(self, report: AgentReport) -> None:
+        """Says how far the loop has come, in place of what it said before; a loop that is cut short keeps it."""
+        ...
+
+
+class DriveEnd(StrEnum):
+    """How a loop ended; all but `COMPLETED` say that the agent gave up, or could not go on."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CONTEXT_OVERFLOW = "context_overflow"
+    REFUSED = "refused"
+
 
 @dataclass(frozen=True)
 class DriveResult:
-    """How a loop ended: `exit_code` 0 is a finished agent, anything else one that gave up, as `message` says."""
+    """The end of a loop, with a message for whoever looks at the Trial."""
 
-    exit_code: int = 0
+    end: DriveEnd = DriveEnd.COMPLETED
     message: str | None = None
-    report: AgentReport | None = None
 
 
 Drive = Callable[[AgentSession], Awaitable[DriveResult]]
