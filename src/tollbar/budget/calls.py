@@ -221,7 +221,10 @@ async def release(session: AsyncSession, call_id: str, outcome: str, facts: Mapp
 async def _end_sent(
     session: AsyncSession, call_id: str, outcome: str, cost_pusd: int | None, facts: Mapping[str, Any], *, priced: bool
 ) -> Ended | None:
-    ended = await store.end_call(session, call_id, CallState.SETTLED, outcome, cost_pusd, (CallState.SENT,))
+    truncated = bool(facts.get("truncated"))
+    ended = await store.end_call(
+        session, call_id, CallState.SETTLED, outcome, cost_pusd, (CallState.SENT,), priced=priced, truncated=truncated
+    )
     if ended is None:
         if "usage" in facts:
             await store.note_call(session, call_id, {"usage_late": facts["usage"]})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from enum import StrEnum
 from typing import Final
@@ -167,6 +167,69 @@ Decision = Reserved | Wait | Reached
 
 
 @dataclass(frozen=True)
+class CallCounts:
+    """Model calls that ended and were sent, and parts of them that stand beside a score because they may change it."""
+
+    calls: int = 0
+    unpriced: int = 0
+    worst_case: int = 0
+    """Charged at their bound, because nobody knows what they cost."""
+    clamped: int = 0
+    truncated: int = 0
+    simulated: int = 0
+    price_snapshot: str | None = None
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What was spent, in pUSD, by whose spending it was, and what is still reserved."""
+
+    model_pusd: int = 0
+    sandbox_pusd: int = 0
+    verifier_model_pusd: int = 0
+    verifier_sandbox_pusd: int = 0
+    reserved_pusd: int = 0
+    overrun_pusd: int = 0
+    """What of the rest was charged above a call's bound."""
+    counts: CallCounts = field(default_factory=CallCounts)
+
+    @property
+    def total_pusd(self) -> int:
+        return self.model_pusd + self.sandbox_pusd + self.verifier_pusd
+
+    @property
+    def verifier_pusd(self) -> int:
+        return self.verifier_model_pusd + self.verifier_sandbox_pusd
+
+    @property
+    def simulated(self) -> bool:
+        return self.counts.simulated > 0
+
+    def wire(self) -> dict[str, object]:
+        """Returns the `cost` member of a Job or a Trial: the total, its parts, and what one should know of it.
+
+        With `unpriced_calls` above 0 the total is a lower bound; `final` is true when nothing is outstanding.
+        """
+        return {
+            "total_usd": format_usd(self.total_pusd),
+            "model_usd": format_usd(self.model_pusd),
+            "sandbox_usd": format_usd(self.sandbox_pusd),
+            "verifier_usd": format_usd(self.verifier_pusd),
+            "verifier_model_usd": format_usd(self.verifier_model_pusd),
+            "verifier_sandbox_usd": format_usd(self.verifier_sandbox_pusd),
+            "reserved_usd": format_usd(self.reserved_pusd),
+            "overrun_usd": format_usd(self.overrun_pusd),
+            "price_snapshot": self.counts.price_snapshot,
+            "unpriced_calls": self.counts.unpriced,
+            "worst_case_calls": self.counts.worst_case,
+            "clamped_calls": self.counts.clamped,
+            "truncated_calls": self.counts.truncated,
+            "simulated": self.simulated,
+            "final": self.reserved_pusd == 0,
+        }
+
+
+@dataclass(frozen=True)
 class BudgetView:
     """One budget as users see it; amounts in pUSD."""
 
@@ -187,10 +250,17 @@ class BudgetView:
     stopped_scope: str | None
     stopped_worst_pusd: int | None
     warned_at: datetime | None
+    verifier_model_pusd: int = 0
+    counts: CallCounts = field(default_factory=CallCounts)
 
     @property
     def spent_pusd(self) -> int:
         return self.settled_pusd + self.overrun_pusd
+
+    @property
+    def is_stopped(self) -> bool:
+        """Says whether its cap, or a price that nobody knows, has ended what it paid for."""
+        return self.state in {BudgetState.EXCEEDED, BudgetState.UNMETERED}
 
     def budget_object(self) -> dict[str, object]:
         """Returns the `budget` member of a Job: cap, spent and reserved (never above the cap together), state."""
@@ -213,17 +283,21 @@ class BudgetView:
         model = {} if self.stopped_model is None else {"model": self.stopped_model}
         return {"call": self.stopped_by, **trial, **model, "worst_usd": format_usd(self.stopped_worst_pusd or 0)}
 
+    def spent(self) -> Spent:
+        """Returns what was spent, by whose spending it was."""
+        return Spent(
+            model_pusd=self.model_pusd,
+            sandbox_pusd=self.spent_pusd - self.model_pusd - self.verifier_pusd,
+            verifier_model_pusd=self.verifier_model_pusd,
+            verifier_sandbox_pusd=self.verifier_pusd - self.verifier_model_pusd,
+            reserved_pusd=self.reserved_pusd,
+            overrun_pusd=self.overrun_pusd,
+            counts=self.counts,
+        )
+
     def cost_object(self) -> dict[str, object]:
-        """Returns the `cost` member of a Job: total and its parts by whose spending it was."""
-        sandbox = self.spent_pusd - self.model_pusd - self.verifier_pusd
-        return {
-            "total_usd": format_usd(self.spent_pusd),
-            "model_usd": format_usd(self.model_pusd),
-            "sandbox_usd": format_usd(sandbox),
-            "verifier_usd": format_usd(self.verifier_pusd),
-            "price_snapshot": None,
-            "unpriced_calls": 0,
-        }
+        """Returns the `cost` member of a Job."""
+        return self.spent().wire()
 
 
 def warning_object(warned_at: datetime | None) -> dict[str, object] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import date
-from typing import Any
+from typing import Any, Final
 
 import structlog
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -15,6 +15,7 @@ from tollbar.budget.schemas import (
     WARN_PERCENT,
     BudgetState,
     BudgetView,
+    CallCounts,
     CallState,
     Chain,
     Decision,
@@ -22,11 +23,14 @@ from tollbar.budget.schemas import (
     Level,
     Reached,
     Reserved,
+    Spent,
     Wait,
     trial_budget_id,
 )
 from tollbar.budget.tables import BudgetRow
 from tollbar.kit.ids import new_id
+
+_COUNTS: Final = ("calls", "unpriced", "worst_case", "clamped", "truncated", "simulated")
 
 _log = structlog.get_logger()
 
@@ -183,18 +187,34 @@ async def views(session: AsyncSession, budget_ids: Sequence[str]) -> dict[str, B
     return {key: _view(row, subjects) for key, row in rows.items()}
 
 
-async def spent_on_many(session: AsyncSession, tries: Mapping[str, Sequence[str]]) -> dict[str, dict[str, int]]:
-    """Returns pUSD spent under each name, over the subjects that it stands for (all tries of a Trial).
-
-    Each has `model`, `sandbox`, `verifier` and their sum `total`.
-    """
+async def spent_on_many(session: AsyncSession, tries: Mapping[str, Sequence[str]]) -> dict[str, Spent]:
+    """Returns what was spent under each name, over the subjects that it stands for (all tries of a Trial)."""
     names = {subject: name for name, subjects in tries.items() for subject in subjects}
-    spent = {name: {"model": 0, "sandbox": 0, "verifier": 0, "total": 0} for name in tries}
+    rows: dict[str, list[Any]] = {name: [] for name in tries}
     for row in await store.spent_by_subject(session, list(names)):
-        parts = spent[names[row.subject]]
-        parts["verifier" if row.purpose == "verifier" else row.kind] += row.pusd
-        parts["total"] += row.pusd
-    return spent
+        rows[names[row.subject]].append(row)
+    return {name: _spent(found) for name, found in rows.items()}
+
+
+def _spent(rows: Sequence[Any]) -> Spent:
+    """Returns the sum of rows by kind and purpose."""
+
+    def pusd(kind: str, *, verifier: bool) -> int:
+        return sum(row.pusd for row in rows if row.kind == kind and (row.purpose == "verifier") is verifier)
+
+    counts = CallCounts(
+        **{name: sum(getattr(row, name) for row in rows) for name in _COUNTS},
+        price_snapshot=max((row.price_snapshot for row in rows if row.price_snapshot), default=None),
+    )
+    return Spent(
+        model_pusd=pusd("model", verifier=False),
+        sandbox_pusd=pusd("sandbox", verifier=False),
+        verifier_model_pusd=pusd("model", verifier=True),
+        verifier_sandbox_pusd=pusd("sandbox", verifier=True),
+        reserved_pusd=sum(row.reserved for row in rows),
+        overrun_pusd=sum(row.overrun for row in rows),
+        counts=counts,
+    )
 
 
 def _view(row: BudgetRow, stoppers: Mapping[str, Any]) -> BudgetView:
@@ -214,4 +234,14 @@ def _view(row: BudgetRow, stoppers: Mapping[str, Any]) -> BudgetView:
         stopped_scope=row.stopped_scope,
         stopped_worst_pusd=row.stopped_worst_pusd,
         warned_at=row.warned_at,
+        verifier_model_pusd=row.verifier_model_pusd,
+        counts=CallCounts(
+            calls=row.model_calls,
+            unpriced=row.unpriced_calls,
+            worst_case=row.worst_case_calls,
+            clamped=row.clamped_calls,
+            truncated=row.truncated_calls,
+            simulated=row.simulated_calls,
+            price_snapshot=row.price_snapshot,
+        ),
     )

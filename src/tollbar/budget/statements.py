@@ -80,7 +80,9 @@ END_CALL = text(
              cost_pusd = LEAST(coalesce(CAST(:cost AS bigint), worst_pusd), worst_pusd),
              overrun_pusd = GREATEST(coalesce(CAST(:cost AS bigint), worst_pusd) - worst_pusd, 0)
        WHERE id = :id AND state = ANY(:origins) AND (SELECT count(*) FROM chain) >= 0
-      RETURNING budget_ids, kind, purpose, worst_pusd, cost_pusd, overrun_pusd, cost_pusd + overrun_pusd AS spent),
+      RETURNING budget_ids, kind, purpose, worst_pusd, cost_pusd, overrun_pusd, cost_pusd + overrun_pusd AS spent,
+                price_snapshot, (kind = 'model' AND state <> 'released')::int AS counts, clamped::int, simulated::int,
+                (worst_pusd > 0 AND (state = 'written_off' OR CAST(:cost AS bigint) IS NULL))::int AS at_worst),
     moved AS (
       UPDATE budget b
          SET reserved_pusd = b.reserved_pusd - e.worst_pusd, settled_pusd = b.settled_pusd + e.cost_pusd,
@@ -88,6 +90,14 @@ END_CALL = text(
              verifier_pusd = b.verifier_pusd + CASE WHEN e.purpose = 'verifier' THEN e.spent ELSE 0 END,
              model_pusd = b.model_pusd
                           + CASE WHEN e.kind = 'model' AND e.purpose <> 'verifier' THEN e.spent ELSE 0 END,
+             verifier_model_pusd = b.verifier_model_pusd
+                          + CASE WHEN e.kind = 'model' AND e.purpose = 'verifier' THEN e.spent ELSE 0 END,
+             model_calls = b.model_calls + e.counts, clamped_calls = b.clamped_calls + e.counts * e.clamped,
+             simulated_calls = b.simulated_calls + e.counts * e.simulated,
+             worst_case_calls = b.worst_case_calls + e.counts * e.at_worst,
+             unpriced_calls = b.unpriced_calls + e.counts * :unpriced,
+             truncated_calls = b.truncated_calls + e.counts * :truncated,
+             price_snapshot = coalesce(e.price_snapshot, b.price_snapshot),
              warned_at = coalesce(b.warned_at, CASE
                WHEN (b.settled_pusd + b.overrun_pusd + e.spent)::numeric * 100 >= b.cap_pusd::numeric * :warn
                THEN clock_timestamp() END)
@@ -133,3 +143,37 @@ SAY_WAITING = text(
      WHERE id = :id AND state = 'open'
     """
 )
+
+SPENT_BY_SUBJECT = text(
+    """
+    SELECT subject, kind, purpose, sum(coalesce(cost_pusd, 0) + overrun_pusd)::bigint AS pusd,
+           sum(overrun_pusd)::bigint AS overrun,
+           coalesce(sum(worst_pusd) FILTER (WHERE state IN ('reserved', 'sent')), 0)::bigint AS reserved,
+           count(*) FILTER (WHERE counts) AS calls,
+           count(*) FILTER (WHERE counts AND NOT priced) AS unpriced,
+           count(*) FILTER (WHERE counts AND outcome <> 'ok' AND cost_pusd = worst_pusd AND worst_pusd > 0)
+             AS worst_case,
+           count(*) FILTER (WHERE counts AND clamped) AS clamped,
+           count(*) FILTER (WHERE counts AND truncated) AS truncated,
+           count(*) FILTER (WHERE counts AND simulated) AS simulated,
+           max(price_snapshot) AS price_snapshot
+      FROM (SELECT *, kind = 'model' AND state IN ('settled', 'written_off') AS counts
+              FROM ledger_call WHERE subject = ANY(:ids)) AS mine
+     GROUP BY subject, kind, purpose
+    """
+).bindparams(IDS)
+
+# The gateway keeps the input with the cache in it, and the output with the reasoning.
+_USAGE = """
+    SELECT sku, count(*) AS calls, count(*) FILTER (WHERE outcome = 'unmetered') AS unmetered,
+           sum(coalesce(cost_pusd, 0) + overrun_pusd)::bigint AS pusd,
+           coalesce(sum((usage->>'input_tokens')::bigint), 0)::bigint AS input_tokens,
+           coalesce(sum((usage->>'cache_read_tokens')::bigint), 0)::bigint AS cache_read_tokens,
+           coalesce(sum((usage->>'cache_write_tokens')::bigint), 0)::bigint AS cache_write_tokens,
+           coalesce(sum((usage->>'output_tokens')::bigint), 0)::bigint AS output_tokens,
+           coalesce(sum((usage->>'output_reasoning_tokens')::bigint), 0)::bigint AS reasoning_tokens
+      FROM ledger_call WHERE kind = 'model' AND state IN ('settled', 'written_off') AND {}
+     GROUP BY sku ORDER BY sku
+    """
+USAGE_OF_BUDGET = text(_USAGE.format("budget_ids @> ARRAY[CAST(:budget AS text)]"))
+USAGE_OF_SUBJECTS = text(_USAGE.format("subject = ANY(:ids)")).bindparams(IDS)

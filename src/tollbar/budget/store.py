@@ -105,13 +105,18 @@ async def end_call(
     outcome: str,
     cost_pusd: int | None,
     origins: Sequence[CallState] = (CallState.RESERVED, CallState.SENT),
+    *,
+    priced: bool = True,
+    truncated: bool = False,
 ) -> Row[Any] | None:
     """Ends a call once and moves its money from reserved to settled on its chain; a cost of None is the worst case.
 
-    Returns its `budget_ids`, `overrun_pusd`, and in `warned` the budgets of which 80 % is spent now and was not before
-    (or None); None when it had ended before.
+    What a model call came to (`priced`, `truncated`) is counted on the chain. Returns its `budget_ids`,
+    `overrun_pusd`, and in `warned` the budgets of which 80 % is spent now and was not before (or None); None when it
+    had ended before.
     """
     values = {"id": call_id, "to": to.value, "outcome": outcome, "cost": cost_pusd, "warn": WARN_PERCENT}
+    values |= {"unpriced": int(not priced), "truncated": int(truncated)}
     return (await session.execute(statements.END_CALL, values | {"origins": [*map(str, origins)]})).one_or_none()
 
 
@@ -173,20 +178,30 @@ async def subjects_of(session: AsyncSession, call_ids: Sequence[str]) -> dict[st
 
 
 async def spent_by_subject(session: AsyncSession, subjects: Sequence[str]) -> list[Any]:
-    """Returns (subject, kind, purpose, pUSD) of those subjects.
+    """Returns what was spent and counted under those subjects, by (subject, kind, purpose).
 
     Whole subjects are compared: a range of text would mean something else in every other collation.
     """
-    found = await session.execute(
-        text(
-            """
-            SELECT subject, kind, purpose, sum(coalesce(cost_pusd, 0) + overrun_pusd)::bigint AS pusd
-              FROM ledger_call WHERE subject = ANY(:ids) GROUP BY subject, kind, purpose
-            """
-        ).bindparams(statements.IDS),
-        {"ids": list(subjects)},
+    return list((await session.execute(statements.SPENT_BY_SUBJECT, {"ids": list(subjects)})).all())
+
+
+async def usage_of_budget(session: AsyncSession, budget_id: str) -> list[Any]:
+    """Returns per model what the sent model calls of a budget used: calls, tokens, money."""
+    return list((await session.execute(statements.USAGE_OF_BUDGET, {"budget": budget_id})).all())
+
+
+async def usage_of_subjects(session: AsyncSession, subjects: Sequence[str]) -> list[Any]:
+    """Returns the same of those subjects."""
+    return list((await session.execute(statements.USAGE_OF_SUBJECTS, {"ids": list(subjects)})).all())
+
+
+async def model_calls(session: AsyncSession, subject: str) -> list[LedgerCallRow]:
+    """Returns the model calls of a subject that went out, in the order in which they were asked for."""
+    calls = LedgerCallRow
+    query = select(calls).where(
+        calls.subject == subject, calls.kind == "model", calls.state.notin_(("reserved", "refused"))
     )
-    return list(found.all())
+    return list(await session.scalars(query.order_by(calls.created_at, calls.id)))
 
 
 # --- limits of projects, and what they have spent

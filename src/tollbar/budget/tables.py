@@ -35,6 +35,18 @@ class BudgetRow(Base):
     overrun_pusd: Mapped[int] = mapped_column(server_default="0")
     model_pusd: Mapped[int] = mapped_column(server_default="0")
     verifier_pusd: Mapped[int] = mapped_column(server_default="0")
+    verifier_model_pusd: Mapped[int] = mapped_column(server_default="0")
+    """Of what verifiers spent: on models."""
+    model_calls: Mapped[int] = mapped_column(server_default="0")
+    """Model calls that ended and were sent; the counts below are parts of it."""
+    unpriced_calls: Mapped[int] = mapped_column(server_default="0")
+    worst_case_calls: Mapped[int] = mapped_column(server_default="0")
+    """Charged at their bound, because nobody knows what they cost."""
+    clamped_calls: Mapped[int] = mapped_column(server_default="0")
+    truncated_calls: Mapped[int] = mapped_column(server_default="0")
+    simulated_calls: Mapped[int] = mapped_column(server_default="0")
+    price_snapshot: Mapped[str | None]
+    """Of the last model call that was priced."""
     state: Mapped[str] = mapped_column(server_default="open")
     stopped_by: Mapped[str | None]
     stopped_scope: Mapped[str | None]
@@ -79,6 +91,12 @@ class LedgerCallRow(Base):
             "budget_ids",
             postgresql_using="gin",
             postgresql_where=text("state IN ('reserved', 'sent')"),
+        ),
+        Index(
+            "ix_ledger_call_model_budget",
+            "budget_ids",
+            postgresql_using="gin",
+            postgresql_where=text("kind = 'model'"),
         ),
         Index("ix_ledger_call_open_worker", "worker_id", postgresql_where=text("state IN ('reserved', 'sent')")),
         Index("ix_ledger_call_subject", "subject", "created_at"),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tollbar.cli.output import Column, Kind, Moment, Rows
-from tollbar.cli.text import by_k, in_short, measured, money, number
+from tollbar.cli.text import by_k, in_short, marked, measured, money, number
 from tollbar.client.schemas import Job, ResultTrial
 
 _ENDED: Final = ("succeeded", "failed", "cancelled")
@@ -29,7 +29,7 @@ def ended(job: Mapping[str, Any]) -> str:
 
 def score(job: Mapping[str, Any]) -> str:
     """Returns the score with interval and coverage, marked when no real model was measured."""
-    return measured(job, "score") + (" SIMULATED" if job.get("simulated") else "")
+    return measured(job, "score")
 
 
 def spending(job: Mapping[str, Any]) -> str:
@@ -38,7 +38,8 @@ def spending(job: Mapping[str, Any]) -> str:
     cap = budget["max_cost_usd"]
     spent = money(budget["spent_usd"])
     note = " (!)" if warning(budget) else ""
-    return spent if cap is None else f"{spent.removesuffix(' USD')} of {money(cap)}{note}"
+    shown = spent if cap is None else f"{spent.removesuffix(' USD')} of {money(cap)}{note}"
+    return marked(shown, job)
 
 
 def warning(owner: Mapping[str, Any]) -> str | None:
@@ -48,8 +49,15 @@ def warning(owner: Mapping[str, Any]) -> str | None:
 
 
 def _short_score(job: Mapping[str, Any]) -> str:
-    return in_short(job, "score") + (" SIMULATED" if job.get("simulated") else "")
+    return marked(in_short(job, "score"), job)
 
+
+_CALLS: Final = {
+    "unpriced_calls": "without a price",
+    "worst_case_calls": "charged at their bound",
+    "clamped_calls": "with less output than asked",
+    "truncated_calls": "cut at the output limit",
+}
 
 JOBS: Final = (
     Column[Job]("JOB", lambda job: job["job_id"], Kind.WHOLE),
@@ -67,10 +75,10 @@ TRIALS: Final = (
     Column[ResultTrial]("TRIAL", lambda trial: trial["trial_id"], Kind.WHOLE),
     Column[ResultTrial]("TASK", lambda trial: trial["task_id"]),
     Column[ResultTrial]("NO", lambda trial: trial["attempt"]),
-    Column[ResultTrial]("REWARD", lambda trial: number(trial["reward"]), Kind.WHOLE),
+    Column[ResultTrial]("REWARD", lambda trial: marked(number(trial["reward"]), trial), Kind.WHOLE),
     Column[ResultTrial]("STATUS", lambda trial: trial["status"]),
     Column[ResultTrial]("REASON", lambda trial: trial["reason"]),
-    Column[ResultTrial]("COST", lambda trial: money(trial["cost_usd"]), Kind.WHOLE),
+    Column[ResultTrial]("COST", lambda trial: marked(money(trial["cost_usd"]), trial), Kind.WHOLE),
 )
 
 
@@ -88,7 +96,7 @@ def job_rows(job: Mapping[str, Any]) -> Rows:
         ("pass@k", by_k(job["pass@k"])),
         ("pass^k", by_k(job["pass^k"])),
         ("trials", _counts(job)),
-        ("cost", money(job["cost"]["total_usd"])),
+        *cost_rows(job["cost"]),
         *_budget_rows(job["budget"]),
         *_chosen_rows(job),
         ("attempts", job["attempts"]),
@@ -102,6 +110,27 @@ def job_rows(job: Mapping[str, Any]) -> Rows:
         ("finished", Moment(job["finished_at"])),
         ("page", job.get("url")),
     ]
+
+
+def cost_rows(cost: Mapping[str, Any]) -> Rows:
+    """Returns what a Job or a Trial cost, its parts, and what can have changed it or its score."""
+    least = "at least " if cost.get("unpriced_calls") else ""
+    parts = [
+        f"{name} {money(cost[f'{name}_usd'])}"
+        for name in ("model", "sandbox", "verifier")
+        if _some(cost, f"{name}_usd")
+    ]
+    rows: list[tuple[str, object]] = [("cost", least + marked(money(cost["total_usd"]), cost))]
+    if parts:
+        rows.append(("cost of", ", ".join(parts)))
+    if _some(cost, "overrun_usd"):
+        rows.append(("above its bound", money(cost["overrun_usd"])))
+    counts = [f"{cost[name]} {text}" for name, text in _CALLS.items() if cost.get(name)]
+    return [*rows, ("model calls", ", ".join(counts))] if counts else rows
+
+
+def _some(cost: Mapping[str, Any], name: str) -> bool:
+    return cost.get(name, "0") not in {"0", None}
 
 
 def _error_rows(job: Mapping[str, Any]) -> Rows:

@@ -42,8 +42,17 @@ def number(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.4f}".rstrip("0").rstrip(".")
 
 
+def marked(text: str, owner: Mapping[str, Any]) -> str:
+    """Returns a score or a cost, marked where it came from a script instead of a model."""
+    return f"{text} SIMULATED" if owner.get("simulated") else text
+
+
 def measured(owner: Mapping[str, Any], name: str) -> str:
     """Returns `score` or `pass` of a Job with its interval and coverage, without which it means nothing."""
+    return marked(_measured(owner, name), owner)
+
+
+def _measured(owner: Mapping[str, Any], name: str) -> str:
     value = owner.get(name)
     coverage = f"{owner.get('n_scored', UNKNOWN)}/{owner.get('n_total', UNKNOWN)} scored"
     if value is None:

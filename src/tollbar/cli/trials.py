@@ -6,10 +6,11 @@ from typing import Annotated, Any, Final
 
 from cyclopts import Parameter
 
+from tollbar.cli.jobviews import cost_rows
 from tollbar.cli.lists import FIRST_PAGE, Pages, show_list
 from tollbar.cli.output import Column, Kind, Moment, Rows
 from tollbar.cli.session import NO_OPTIONS, Global, Session
-from tollbar.cli.text import money, number
+from tollbar.cli.text import marked, number
 from tollbar.client.schemas import Trial, TrialResult
 
 TrialId = Annotated[str, Parameter(help="The Trial's id, trial_...")]
@@ -18,7 +19,7 @@ _TRIALS: Final = (
     Column[Trial]("TRIAL", lambda trial: trial["trial_id"], Kind.WHOLE),
     Column[Trial]("NAME", lambda trial: trial["name"]),
     Column[Trial]("STATUS", lambda trial: trial["status"]),
-    Column[Trial]("REWARD", lambda trial: number(trial["reward"])),
+    Column[Trial]("REWARD", lambda trial: marked(number(trial["reward"]), trial)),
     Column[Trial]("REASON", lambda trial: trial["reason"]),
     Column[Trial]("CREATED", lambda trial: trial["created_at"], Kind.TIME),
 )
@@ -66,7 +67,7 @@ def _rows(trial: TrialResult) -> Rows:
         ("name", trial["name"]),
         ("attempt", f"{trial['attempt']} (try {trial['try_no']})"),
         ("status", trial["status"]),
-        ("reward", number(trial["reward"])),
+        ("reward", marked(number(trial["reward"]), trial)),
         ("pass", trial["pass"]),
         ("reason", _reason(trial)),
         ("agent", trial["agent_outcome"]),
@@ -74,12 +75,21 @@ def _rows(trial: TrialResult) -> Rows:
         *_structured(trial["structured_result"]),
         ("verifier", _pairs({name: verifier[name] for name in ("mode", "exit_code", "tests") if name in verifier})),
         ("times", ", ".join(f"{name} {seconds:g} s" for name, seconds in (trial["timings_s"] or {}).items())),
-        ("cost", money(trial["cost"]["total_usd"])),
-        ("tokens out", (trial["usage"] or {}).get("output_tokens")),
+        *cost_rows(trial["cost"]),
+        ("model", _used(trial["usage"] or {})),
         ("artifacts", _artifacts(trial)),
         *_kept(trial),
         ("finished", Moment(trial["finished_at"])),
     ]
+
+
+def _used(usage: dict[str, Any]) -> str | None:
+    """Returns how often which models were called, and the tokens."""
+    if not usage.get("calls"):
+        return None
+    by_model = ", ".join(f"{item['calls']} calls of {item['model']}" for item in usage.get("by_model") or [])
+    entered = sum(usage.get(name) or 0 for name in ("input_tokens", "cache_read_tokens", "cache_write_tokens"))
+    return f"{by_model or usage['calls']}: {entered} tokens in, {usage.get('output_tokens')} out"
 
 
 def _reason(trial: TrialResult) -> str | None:

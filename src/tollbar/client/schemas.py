@@ -198,6 +198,7 @@ ResultTrial = TypedDict(
         "pass": bool | None,
         "reason": str | None,
         "cost_usd": str | None,
+        "simulated": NotRequired[bool],
     },
 )
 """A Trial as a Job's result lists it."""
@@ -223,6 +224,7 @@ class Trial(_TrialHead):
     reward: float | None
     reason: str | None
     agent_outcome: str | None
+    simulated: NotRequired[bool]
     created_at: str | None
     started_at: str | None
     finished_at: str | None

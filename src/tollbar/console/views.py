@@ -125,10 +125,24 @@ def _money(job: Mapping[str, Any]) -> dict[str, Any]:
         "left": words.money(budget["remaining_usd"]),
         "warned": budget["warning"] and budget["warning"]["percent"],
         "share": budget["max_cost_per_trial_usd"] and words.money(budget["max_cost_per_trial_usd"]),
+        "notes": _notes(job["cost"]),
         "parts": [(name, words.money(job["cost"][f"{name}_usd"])) for name in ("model", "sandbox", "verifier")],
         "spent_share": _percent(Decimal(budget["spent_usd"]), Decimal(cap or 0)),
         "reserved_share": _percent(Decimal(budget["reserved_usd"]), Decimal(cap or 0)),
     }
+
+
+_NOTES: Final = {
+    "unpriced_calls": "model calls without a price: the cost is at least this",
+    "worst_case_calls": "model calls charged at their bound",
+    "clamped_calls": "model calls with less output than asked: the score may be lower for it",
+    "truncated_calls": "model answers cut at their limit: the score may be lower for it",
+}
+
+
+def _notes(cost: Mapping[str, Any]) -> list[str]:
+    """Returns what of the model calls can have changed the cost or the score."""
+    return [f"{cost[name]} {text}" for name, text in _NOTES.items() if cost[name]]
 
 
 def _percent(part: Decimal | int, whole: Decimal | int) -> float:

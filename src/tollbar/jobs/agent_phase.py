@@ -13,7 +13,7 @@ from tollbar.agents.errors import AgentSetupFailed
 from tollbar.artifacts import service as artifacts
 from tollbar.artifacts.schemas import NewArtifact
 from tollbar.budget.schemas import Purpose as Payer
-from tollbar.jobs import agent_run, evidence, phase, refusals, stepwise, store
+from tollbar.jobs import access, agent_run, evidence, phase, refusals, reports, stepwise, store
 from tollbar.jobs.agent_run import AgentRun, Ran, Sealed
 from tollbar.jobs.leases import CapReached, TryOver
 from tollbar.jobs.parts import Part
@@ -35,6 +35,7 @@ _NO_FACTS: Final[dict[str, Any]] = {
     "refusals": [],
     "sealed_sha256": None,
     "steps": None,
+    "agent_report": None,
 }
 """What a Trial says of an agent phase before there is one."""
 
@@ -107,7 +108,9 @@ async def _run_and_seal(tools: TrialTools, found: WorkingSet, local: LocalTask) 
     if part.is_separate:
         # Now, not after the agent: work that no verifier could judge is not paid for.
         await phase.verifier_environment(tools, found, local, part)
-    this = agent_run.prepared(tools, found, local, part, environment)
+    uses = tools.adapters[found.job.agent].models(found.job.params)
+    key = await access.granted(tools, found, uses, phase.agent_timeout_s(tools, found, part))
+    this = agent_run.prepared(tools, found, local, part, environment, key)
     try:
         async with phase.meter(tools, found, environment, Payer.AGENT, this.timeout_s) as meter:
             sandbox = await agent_run.new_sandbox(tools, this)
@@ -118,7 +121,8 @@ async def _run_and_seal(tools: TrialTools, found: WorkingSet, local: LocalTask) 
                 await meter.run(agent_run.set_up(this, sandbox))
                 await phase.note_running(tools, found)
                 ran = await agent_run.execute(tools, this, sandbox, meter, started)
-                await _seal(tools, this, ran, await agent_run.sealed(tools, this, sandbox))
+                await agent_run.check_models(tools, this, ran)
+                await _seal(tools, this, ran, await agent_run.sealed(tools, this, ran, sandbox))
                 kept = not part.is_separate
             finally:
                 if kept or found.job.keep_failed_s:
@@ -163,6 +167,7 @@ def _facts(this: AgentRun, ran: Ran, left: Sealed) -> dict[str, Any]:
         "flags": ran.flags,
         "refusals": left.refusals,
         "sealed_sha256": left.seal.sha256,
+        "agent_report": reports.document(ran.report),
     }
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from tollbar.agents import software
-from tollbar.agents.adapter import AgentPlan, AgentTask
+from tollbar.agents.adapter import AgentPlan, AgentReport, AgentTask, DriveEnd, DriveResult
 from tollbar.artifacts.schemas import NewArtifact
-from tollbar.jobs import evidence, forms, phase
+from tollbar.budget import usage as model_usage
+from tollbar.jobs import driving, evidence, forms, phase, reports, upstream
+from tollbar.jobs.access import Access
+from tollbar.jobs.driving import Driven
 from tollbar.jobs.leases import Meter
 from tollbar.jobs.parts import Part
 from tollbar.jobs.phase import Environment, PhaseFailed
@@ -21,6 +24,12 @@ from tollbar.jobs.taskcache import LocalTask
 from tollbar.jobs.tools import TrialTools, WorkingSet
 from tollbar.sandboxes.errors import EnvironmentRefused, EnvironmentStartFailed
 from tollbar.sandboxes.interface import ExecResult, Form, Purpose, Sandbox, SandboxName, SandboxSpec, Seal
+
+_DRIVE_OUTCOMES: Final[Mapping[DriveEnd, AgentOutcome]] = {
+    DriveEnd.CONTEXT_OVERFLOW: AgentOutcome.CONTEXT_OVERFLOW,
+    DriveEnd.REFUSED: AgentOutcome.REFUSED,
+}
+_REPORT_LOG_BYTES: Final = 10 << 20
 
 
 @dataclass(frozen=True)
@@ -35,6 +44,7 @@ class AgentRun:
     form: Form
     timeout_s: float
     log: Path
+    access: Access | None = None
 
     @property
     def log_name(self) -> str:
@@ -49,9 +59,16 @@ class Ran:
     agent: ExecResult | None
     hooks: list[dict[str, Any]]
     timings: Mapping[str, float]
+    report: AgentReport = field(default_factory=AgentReport)
+    driven: DriveResult | None = None
+    """How a loop of ours ended."""
+    calls_before: int = 0
+    """How many model calls an earlier step of this try had made."""
 
     @property
     def outcome(self) -> AgentOutcome:
+        if self.driven is not None and self.driven.end in _DRIVE_OUTCOMES:
+            return _DRIVE_OUTCOMES[self.driven.end]
         if self.agent is None or self.agent.exit_code == 0:
             return AgentOutcome.COMPLETED
         return AgentOutcome.TIMEOUT if self.agent.timed_out else AgentOutcome.NONZERO_EXIT
@@ -75,22 +92,31 @@ class Sealed:
         return [{"name": refusal.name, "reason": refusal.reason} for refusal in self.seal.refusals]
 
 
-def prepared(tools: TrialTools, found: WorkingSet, local: LocalTask, part: Part, environment: Environment) -> AgentRun:
+def prepared(
+    tools: TrialTools,
+    found: WorkingSet,
+    local: LocalTask,
+    part: Part,
+    environment: Environment,
+    access: Access | None = None,
+) -> AgentRun:
     """Returns a run of a part of a task. Raises `AgentSetupFailed`, `EnvironmentRefused` (a form that cannot do it)."""
     task = AgentTask(
         instruction=part.task.instruction_of(part.step).text,
         has_solution=part.task.has_solution(part.step),
         solution_env=phase.variables_of(found, part.task.solution_env()),
         workdir=environment.workdir,
+        gateway=None if access is None else access.inside,
     )
     plan = tools.adapters[found.job.agent].plan(task, found.job.params)
-    held = forms.held_for(local.needs, plan)
+    held = forms.held_for(local.needs, plan, gateway=access is not None)
     if found.job.sandbox_form == forms.AskedForm.ONE_SHOT and held is not None:
         raise EnvironmentRefused("key", f"execution.sandbox_form one_shot: {held} needs a held sandbox.")
-    form = forms.agent_form(found.job.sandbox_form, local.needs, plan)
+    form = forms.agent_form(found.job.sandbox_form, local.needs, plan, gateway=access is not None)
     step = "" if part.step is None else f"{part.number}-"
     log = tools.logs / f"{found.trial.id}-{found.try_no}-{step}agent"
-    return AgentRun(found, local, part, environment, plan, form, phase.agent_timeout_s(tools, found, part), log)
+    timeout_s = phase.agent_timeout_s(tools, found, part)
+    return AgentRun(found, local, part, environment, plan, form, timeout_s, log, access)
 
 
 async def new_sandbox(tools: TrialTools, run: AgentRun) -> Sandbox:
@@ -140,19 +166,52 @@ async def set_up(run: AgentRun, sandbox: Sandbox) -> None:
 async def execute(tools: TrialTools, run: AgentRun, sandbox: Sandbox, meter: Meter, started: float) -> Ran:
     """Runs the agent and then, its processes dead, the collect hooks; afterwards nothing lives in there."""
     prepared_at = tools.clock.monotonic()
-    agent: ExecResult | None = None
-    if run.plan.argv is not None:
-        work = sandbox.exec(run.plan.argv, env=run.plan.env, timeout_s=run.timeout_s, output=run.log)
-        agent = await meter.run(work)
+    before = await _calls_so_far(tools, run)
+    agent, driven = await _agent(tools, run, sandbox, meter)
     await sandbox.kill()
     phase.check_memory(agent, run.environment)
     ran_at = tools.clock.monotonic()
+    report = AgentReport()
+    if driven is not None:
+        report = driven.report
+    elif agent is not None:
+        adapter = tools.adapters[run.found.job.agent]
+        log = await evidence.read_log(run.log, _REPORT_LOG_BYTES)
+        report = await reports.of_command(adapter, run.plan, sandbox, agent, log)
     # Best effort: what a hook did not collect shows as missing, and its end is kept with the seal.
     wanted = run.part.task.collect_hooks(run.part.step)
     hooks = [await _hook(sandbox, meter, hook.command, hook.timeout_s) for hook in wanted]
     if hooks:
         await sandbox.kill()
-    return Ran(agent, hooks, {"prepare": round(prepared_at - started, 3), "agent": round(ran_at - prepared_at, 3)})
+    timings = {"prepare": round(prepared_at - started, 3), "agent": round(ran_at - prepared_at, 3)}
+    return Ran(agent, hooks, timings, report, None if driven is None else driven.result, before)
+
+
+async def _agent(
+    tools: TrialTools, run: AgentRun, sandbox: Sandbox, meter: Meter
+) -> tuple[ExecResult | None, Driven | None]:
+    """Runs the agent's loop, or its command with the gateway in its sandbox; (None, None): it has neither."""
+    plan, access = run.plan, run.access
+    if plan.drive is not None:
+        assert access is not None, "a loop calls models"
+        work = driving.run(
+            plan.drive, access, sandbox, run.environment, timeout_s=run.timeout_s, log=run.log, clock=tools.clock
+        )
+        driven = await meter.run(work)
+        return driven.command, driven
+    if plan.argv is None:
+        return None, None
+    if access is not None:
+        await access.expose(sandbox)
+    command = sandbox.exec(plan.argv, env=plan.env, timeout_s=run.timeout_s, output=run.log)
+    return await meter.run(command), None
+
+
+async def _calls_so_far(tools: TrialTools, run: AgentRun) -> int:
+    if run.access is None or run.part.step is None:
+        return 0
+    async with tools.database.session() as session:
+        return len(await model_usage.calls_of(session, run.access.subject))
 
 
 async def _hook(sandbox: Sandbox, meter: Meter, command: str, timeout_s: float) -> dict[str, Any]:
@@ -164,18 +223,45 @@ async def _hook(sandbox: Sandbox, meter: Meter, command: str, timeout_s: float) 
     return {"exit_code": ended.exit_code, "timed_out": ended.timed_out}
 
 
-async def sealed(tools: TrialTools, run: AgentRun, sandbox: Sandbox) -> Sealed:
+async def check_models(tools: TrialTools, run: AgentRun, ran: Ran) -> None:
+    """Raises `PhaseFailed` with `MODEL_UNAVAILABLE` when the agent gave up because its model's provider failed."""
+    if run.access is None or ran.outcome is not AgentOutcome.NONZERO_EXIT:
+        return
+    async with tools.database.session() as session:
+        calls = await model_usage.calls_of(session, run.access.subject)
+    failure = upstream.failure(calls[ran.calls_before :])
+    if failure is not None:
+        raise PhaseFailed(failure)
+
+
+async def sealed(tools: TrialTools, run: AgentRun, ran: Ran, sandbox: Sandbox) -> Sealed:
     """Seals the declared artifacts and logs, while no process lives; the run's log file is stored and gone then."""
     started = tools.clock.monotonic()
     seal = await sandbox.seal(evidence.agent_paths(run.part), tools.seal_limits, tools.blobs.put_fd)
     manifest_blob = await tools.blobs.put_bytes(seal.manifest)
     items = evidence.archived(evidence.agent_artifacts(seal), run.part)
     items = await evidence.with_log(tools.blobs, items, run.log_name, run.log)
+    items = await _with_trajectory(tools, run, ran, items)
     return Sealed(seal, manifest_blob, items, round(tools.clock.monotonic() - started, 3))
 
 
+async def _with_trajectory(tools: TrialTools, run: AgentRun, ran: Ran, items: list[NewArtifact]) -> list[NewArtifact]:
+    """Adds what the agent did, with the ledger's figures, in place of what has that name."""
+    if ran.report.trajectory is None:
+        return items
+    trajectory = dict(ran.report.trajectory)
+    if run.access is not None:
+        async with tools.database.session() as session:
+            calls = await model_usage.calls_of(session, run.access.subject)
+        trajectory = reports.with_figures(trajectory, calls[ran.calls_before :])
+    name = f"{run.part.prefix}agent/trajectory.json"
+    return await evidence.with_bytes(tools.blobs, items, name, reports.encoded(trajectory))
+
+
 def message(run: AgentRun, ran: Ran) -> str | None:
-    """Returns which timer ended the agent, or None."""
+    """Returns which timer ended the agent, or what its loop said at its end, or None."""
+    if ran.driven is not None:
+        return ran.driven.message
     if ran.agent is None or not ran.agent.timed_out:
         return None
     return phase.timer_message("agent's", ran.agent, run.timeout_s)

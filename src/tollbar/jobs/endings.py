@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -10,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from tollbar.budget import limits as project_limits
 from tollbar.budget import service as budget
-from tollbar.budget.schemas import Lease, Level, Reached
+from tollbar.budget.schemas import BudgetState, BudgetView, Lease, Level, Reached, trial_budget_id
 from tollbar.engine.port import Engine, Work
 from tollbar.jobs import expansion, store
 from tollbar.jobs.retries import Failure
@@ -20,6 +21,8 @@ from tollbar.jobs.tables import JobRow, TrialRow
 from tollbar.kit.money import format_usd
 
 CONTROL_QUEUE: Final = "control"
+_SHARE: Final = "share of this Trial"
+_OVERRUN: Final = "overrun"
 
 
 @dataclass(frozen=True)
@@ -64,10 +67,17 @@ async def end_trial(
 async def end_stopping(
     session: AsyncSession, job_id: str, trial_id: str, try_no: int, task_seq: int, now: datetime
 ) -> bool:
-    """Ends a Trial that was being stopped, with the reason for which its Job stops."""
+    """Ends a Trial that was being stopped: at its own share of the Job, or for the reason for which its Job stops."""
     job = await store.lock_job(session, job_id)
     assert job is not None
-    ending = Ending(TrialState.CANCELLED, {"reason": stop_reason(job).value})
+    facts = {"reason": stop_reason(job).value}
+    if job.trial_cap_pusd is not None:
+        share = await budget.view(session, trial_budget_id(trial_id))
+        if share.is_stopped:
+            reached = Reached(share.budget_id, Level.TRIAL, share.stopped_worst_pusd or 0)
+            message = await _too_little(session, job.project_id, _SHARE, reached)
+            facts = {"reason": Reason.BUDGET_EXCEEDED.value, "message": message}
+    ending = Ending(TrialState.CANCELLED, facts)
     return await end_trial(session, job_id, trial_id, try_no, task_seq, ending, now)
 
 
@@ -155,11 +165,60 @@ async def share_reached(
     if await store.is_try(session, trial.id, try_no, TRIAL_WORKING):
         # The move to `stopping` and the end are one transaction: nobody sees the Trial in between.
         await store.move_trial(session, trial.id, try_no, TrialState.STOPPING)
-        message = await _too_little(session, trial.project_id, "share of this Trial", reached)
+        message = await _too_little(session, trial.project_id, _SHARE, reached)
         ending = Ending(TrialState.CANCELLED, {"reason": Reason.BUDGET_EXCEEDED.value, "message": message})
         await end_trial(session, trial.job_id, trial.id, try_no, trial.task_seq, ending, now)
     else:
         await end_stopping(session, trial.job_id, trial.id, try_no, trial.task_seq, now)
+
+
+async def follow_stop(
+    session: AsyncSession,
+    engine: Engine,
+    subject: str,
+    stop: Callable[[], Awaitable[object]] | None,
+    now: datetime,
+) -> None:
+    """Ends what a model call has brought to its cap, in the transaction that stops the budget.
+
+    `subject` is `trial:<id>:<try_no>`, any other is not ours. The Job is locked before `stop` moves a budget, as by
+    everybody who writes both. A stopped Job's budget stops the Job, a Trial's share that Trial alone; safe to repeat.
+    """
+    kind, _, rest = subject.partition(":")
+    trial_id, _, try_no = rest.rpartition(":")
+    jobs = await store.lock_jobs_of(session, [trial_id]) if kind == "trial" else []
+    if stop is not None:
+        await stop()
+    for job in jobs:
+        own = await budget.view(session, job.budget_id)
+        if own.is_stopped:
+            if job.state in {JobState.PENDING, JobState.RUNNING}:
+                await stop_job(session, engine, job, now, error=await _stopped_error(session, job, own))
+        elif job.trial_cap_pusd is not None:
+            await _follow_share(session, engine, job, trial_id, int(try_no))
+
+
+async def _follow_share(session: AsyncSession, engine: Engine, job: JobRow, trial_id: str, try_no: int) -> None:
+    share = await budget.view(session, trial_budget_id(trial_id))
+    origins = TRIAL_WORKING
+    if share.is_stopped and await store.move_trial(session, trial_id, try_no, TrialState.STOPPING, origins=origins):
+        work = Work(f"stop:{trial_id}:{try_no}", "stop", CONTROL_QUEUE, (job.id,), priority=1)
+        await engine.enqueue(session, work)
+
+
+async def _stopped_error(session: AsyncSession, job: JobRow, view: BudgetView) -> dict[str, str]:
+    """Returns why a Job ends whose budget was stopped."""
+    scope = view.stopped_scope or Level.JOB.value
+    code = JobErrorCode.BUDGET_EXCEEDED
+    if view.state is BudgetState.UNMETERED:
+        code, message = JobErrorCode.BUDGET_UNMETERED, "What a model call cost could not be told, under a cap."
+    elif scope == _OVERRUN:
+        message = "A model call cost more than its bound."
+    else:
+        day = scope == Level.PROJECT_DAY
+        reached = Reached(view.budget_id, Level.PROJECT_DAY if day else Level.JOB, view.stopped_worst_pusd or 0)
+        message = await _too_little(session, job.project_id, "project's daily cap" if day else "cap", reached)
+    return {"error_code": code.value, "error_message": message, "error_scope": scope}
 
 
 async def _too_little(session: AsyncSession, project_id: str, whose: str, reached: Reached) -> str:

@@ -77,6 +77,26 @@ async def with_log(blobs: BlobStore, items: Sequence[NewArtifact], name: str, pa
     return list(items) if log is None else [log, *(item for item in items if item.name != name)]
 
 
+async def with_bytes(blobs: BlobStore, items: Sequence[NewArtifact], name: str, data: bytes) -> list[NewArtifact]:
+    """Returns the artifacts with one that this process wrote, in place of what has its name."""
+    sha256 = await blobs.put_bytes(data)
+    made = NewArtifact.file(name, ArtifactKind.LOG, size=len(data), sha256=sha256)
+    return [made, *(item for item in items if item.name != name)]
+
+
+async def read_log(path: Path, max_bytes: int) -> bytes:
+    """Returns the beginning of a log that was written outside the sandbox; empty when there is none."""
+
+    def read() -> bytes:
+        try:
+            with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+                return file.read(max_bytes)
+        except FileNotFoundError:
+            return b""
+
+    return await asyncio.to_thread(read)
+
+
 async def drop_logs(folder: Path, trial_id: str) -> None:
     """Removes the log files that lost tries of a Trial left on this machine."""
 

@@ -11,7 +11,7 @@ from typing import Any
 from structlog.contextvars import bound_contextvars
 
 from tollbar.engine.port import Engine
-from tollbar.jobs import agent_phase, endings, expansion, grading, keeping, store
+from tollbar.jobs import agent_phase, endings, grading, keeping, metering, store
 from tollbar.jobs.events import service as events
 from tollbar.jobs.phase import ENDED, SEALED
 from tollbar.jobs.pump import trial_work_id
@@ -62,7 +62,9 @@ async def expand(tools: TrialTools, job_id: str) -> int:
     """Writes the Trials of a Job, all or none, and returns how many."""
     async with tools.database.transaction() as session:
         job = await store.lock_job(session, job_id)
-        return 0 if job is None else await expansion.expand(session, job, tools.clock.now())
+        if job is None:
+            return 0
+        return await metering.begin(session, tools.engine, tools.gateway, tools.adapters, job, tools.clock.now())
 
 
 async def try_again(tools: TrialTools, trial_id: str, try_no: int, facts: dict[str, Any]) -> str:

@@ -22,7 +22,7 @@ class AskedForm(StrEnum):
     HELD = "held"
 
 
-def held_for(needs: Mapping[str, Any], plan: AgentPlan | None = None) -> str | None:
+def held_for(needs: Mapping[str, Any], plan: AgentPlan | None = None, *, gateway: bool = False) -> str | None:
     """Returns what of a task (and of its agent's plan) only a held sandbox can do, or None.
 
     A shared verifier is none of it: agent and verifier are one command each, with every process dead between them.
@@ -36,14 +36,16 @@ def held_for(needs: Mapping[str, Any], plan: AgentPlan | None = None) -> str | N
         return "verifier.collect"
     if needs.get("keep_agent_processes"):
         return "metadata.tollbar.keep_agent_processes"
+    if gateway:
+        return "an agent that calls models"
     if plan is not None and (plan.setup or plan.drive or plan.commands > 1):
         return "its agent"
     return None
 
 
-def agent_form(asked: str, needs: Mapping[str, Any], plan: AgentPlan) -> Form:
+def agent_form(asked: str, needs: Mapping[str, Any], plan: AgentPlan, *, gateway: bool = False) -> Form:
     """Returns the form of an agent's sandbox, which a shared verifier and every step of a task use, too."""
-    return Form.HELD if asked == AskedForm.HELD or held_for(needs, plan) is not None else Form.ONE_SHOT
+    return Form.HELD if asked == AskedForm.HELD or held_for(needs, plan, gateway=gateway) is not None else Form.ONE_SHOT
 
 
 def verifier_form(asked: str, *, healthcheck: bool) -> Form:

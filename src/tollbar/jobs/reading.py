@@ -10,6 +10,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from tollbar.access.principal import Principal
 from tollbar.artifacts import service as artifacts
 from tollbar.budget import service as budget
+from tollbar.budget import usage as model_usage
+from tollbar.budget.schemas import Spent
 from tollbar.jobs import checks, lookup, retrying, schemas, store
 from tollbar.jobs.context import JobsContext
 from tollbar.jobs.errors import (
@@ -43,8 +45,8 @@ async def result(
     rows = await store.trials_of_job(session, actor, job_id, page)
     cut = page.page(rows, lambda row: [row.task_seq, row.attempt])
     spent = await _spent(session, cut.items)
-    items = [schemas.result_item(row, spent[row.id]["total"]) for row in cut.items]
-    usage = {**schemas.NO_USAGE, "by_model": []}
+    items = [schemas.result_item(row, spent[row.id]) for row in cut.items]
+    usage = await model_usage.of_budget(session, job.budget_id)
     whole = await lookup.job_object(session, context, job)
     if job.retry_of is not None:
         whole["merged"] = await retrying.merged(session, actor, job)
@@ -93,28 +95,37 @@ async def trials_page(
     states = None if state is None else schemas.states_of(state)
     rows = await store.trials_page(session, actor, page, job_id=job_id, states=states)
     cut = page.page(rows, lambda row: [row.id])
-    return Page([schemas.trial_object(row, "agent") for row in cut.items], cut.next_cursor)
+    spent = await _spent(session, cut.items)
+    items = [schemas.trial_object(row, "agent", simulated=spent[row.id].simulated) for row in cut.items]
+    return Page(items, cut.next_cursor)
 
 
 async def trial(session: AsyncSession, actor: Principal, trial_id: str) -> dict[str, Any]:
     """Returns one Trial."""
-    return schemas.trial_object(await lookup.trial_row(session, actor, trial_id), "agent")
+    row = await lookup.trial_row(session, actor, trial_id)
+    spent = await _spent(session, [row])
+    return schemas.trial_object(row, "agent", simulated=spent[row.id].simulated)
 
 
 async def trial_result(session: AsyncSession, actor: Principal, trial_id: str) -> dict[str, Any]:
     """Returns one Trial's reward or reason, structured result, evidence, cost, and first page of artifacts."""
     row = await lookup.trial_row(session, actor, trial_id)
     spent = await _spent(session, [row])
+    usage = await model_usage.of_subjects(session, _subjects(row))
     files = await artifacts.first_page(session, actor, row.id)
     return schemas.trial_result_object(
-        row, "agent", spent[row.id], {"items": files.items, "next_cursor": files.next_cursor}
+        row, "agent", spent[row.id], usage, {"items": files.items, "next_cursor": files.next_cursor}
     )
 
 
-async def _spent(session: AsyncSession, rows: Sequence[TrialRow]) -> dict[str, dict[str, int]]:
+async def _spent(session: AsyncSession, rows: Sequence[TrialRow]) -> dict[str, Spent]:
     """Returns what all tries of these Trials cost, by Trial."""
-    tries = {row.id: [f"trial:{row.id}:{number}" for number in range(1, row.try_no + 1)] for row in rows}
-    return await budget.spent_on_many(session, tries)
+    return await budget.spent_on_many(session, {row.id: _subjects(row) for row in rows})
+
+
+def _subjects(row: TrialRow) -> list[str]:
+    """Returns under which names the ledger has the tries of a Trial."""
+    return [f"trial:{row.id}:{number}" for number in range(1, row.try_no + 1)]
 
 
 async def require_trial(session: AsyncSession, actor: Principal, trial_id: str) -> None:

@@ -10,11 +10,14 @@ from typing import Final
 import structlog
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from tollbar.agents.adapter import Adapter
+from tollbar.agents.registry import ADAPTERS
 from tollbar.budget import service as budget
 from tollbar.db.session import Database
 from tollbar.engine.port import Engine, EngineState
-from tollbar.jobs import endings, expansion, store
+from tollbar.jobs import endings, metering, store
 from tollbar.jobs.events import service as events
+from tollbar.jobs.models import ModelGateway
 from tollbar.jobs.pump import read_work_id, trial_work_id
 from tollbar.jobs.retries import LOSS_BOUND, Failure
 from tollbar.jobs.states import JOB_TERMINAL, JobState, Reason, TrialState
@@ -34,6 +37,8 @@ class Recovery:
     database: Database
     engine: Engine
     clock: Clock
+    gateway: ModelGateway | None = None
+    adapters: Mapping[str, Adapter] = field(default_factory=lambda: ADAPTERS)
     _suspects: set[str] = field(default_factory=set[str])
     """Work that the last pass found without a driver: its worker may be writing its end just then."""
 
@@ -128,7 +133,9 @@ class Recovery:
             if job is None or job.state in JOB_TERMINAL:
                 return
             now = self.clock.now()
-            await expansion.expand(session, job, now)
+            await metering.begin(session, self.engine, self.gateway, self.adapters, job, now)
+            if job.state in JOB_TERMINAL:
+                return
             if job.state == JobState.STOPPING:
                 await endings.stop_waiting(session, job, now)
             await endings.end_job_if_done(session, job, now)

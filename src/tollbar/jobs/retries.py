@@ -15,6 +15,7 @@ TRIES: Final[Mapping[Reason, int]] = {
     Reason.AGENT_SETUP_FAILED: 3,
     Reason.SANDBOX_OOM: 3,
     Reason.SANDBOX_LOST: 3,
+    Reason.MODEL_UNAVAILABLE: 3,
     Reason.INTERNAL_ERROR: 2,
 }
 """How many tries a Trial has that meets this; a reason that is not listed ends it at once."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tollbar.budget.schemas import BudgetView
+from tollbar.budget.schemas import BudgetView, Spent
 from tollbar.jobs import statistics
 from tollbar.jobs.states import JOB_TERMINAL, JobState, TrialState, job_phase
 from tollbar.jobs.statistics import Interval, Scores, TaskScore
@@ -136,7 +136,7 @@ def job_object(view: JobView) -> dict[str, Any]:
         **scores_object(view.scores(), job.threshold),
         "budget": {**view.budget.budget_object(), "max_cost_per_trial_usd": usd_or_none(job.trial_cap_pusd)},
         "cost": view.budget.cost_object(),
-        "simulated": False,
+        "simulated": view.budget.counts.simulated > 0,
         "poll_after_s": None if state in JOB_TERMINAL else POLL_AFTER_S,
         "created_at": wire_time(job.created_at),
         "started_at": wire_time(job.started_at),
@@ -175,18 +175,6 @@ def _only_verifying(counts: Mapping[str, int]) -> bool:
     return counts["verifying"] > 0 and not any(counts[state] for state in ("pending", "starting", "running"))
 
 
-NO_USAGE: Final[dict[str, Any]] = {
-    "calls": 0,
-    "input_tokens": 0,
-    "cache_read_tokens": 0,
-    "cache_write_tokens": 0,
-    "output_tokens": 0,
-    "reasoning_tokens": 0,
-    "unmetered_calls": 0,
-}
-"""Usage of an agent that calls no model."""
-
-
 def trial_status(state: str) -> str:
     """Returns the wire's word: `admitted` is ours alone."""
     return TrialState.PENDING.value if state == TrialState.ADMITTED.value else state
@@ -197,7 +185,7 @@ def states_of(status: str) -> list[str]:
     return ["pending", "admitted"] if status == "pending" else [status]
 
 
-def result_item(trial: TrialRow, cost_pusd: int) -> dict[str, Any]:
+def result_item(trial: TrialRow, spent: Spent) -> dict[str, Any]:
     """Returns a Trial as a Job's result lists it."""
     return {
         "trial_id": trial.id,
@@ -210,7 +198,8 @@ def result_item(trial: TrialRow, cost_pusd: int) -> dict[str, Any]:
         "reason_detail": trial.reason_detail,
         "agent_outcome": trial.agent_outcome,
         **steps_counts(trial),
-        "cost_usd": format_usd(cost_pusd),
+        "cost_usd": format_usd(spent.total_pusd),
+        "simulated": spent.simulated,
     }
 
 
@@ -249,8 +238,8 @@ def kept_object(trial: TrialRow) -> dict[str, Any] | None:
     return None if trial.kept_until is None else {"until": wire_time(trial.kept_until), "host": trial.kept_on}
 
 
-def trial_object(trial: TrialRow, kind: str) -> dict[str, Any]:
-    """Returns the Trial of the wire."""
+def trial_object(trial: TrialRow, kind: str, *, simulated: bool) -> dict[str, Any]:
+    """Returns the Trial of the wire. `simulated`: a model call of it was answered from a script."""
     return {
         "trial_id": trial.id,
         "type": kind,
@@ -266,6 +255,7 @@ def trial_object(trial: TrialRow, kind: str) -> dict[str, Any]:
         "reason_detail": trial.reason_detail,
         "message": trial.message,
         "agent_outcome": trial.agent_outcome,
+        "simulated": simulated,
         **steps_counts(trial),
         "kept": kept_object(trial),
         "created_at": wire_time(trial.created_at),
@@ -275,22 +265,18 @@ def trial_object(trial: TrialRow, kind: str) -> dict[str, Any]:
 
 
 def trial_result_object(
-    trial: TrialRow, kind: str, spent: Mapping[str, int], artifacts: Mapping[str, Any]
+    trial: TrialRow, kind: str, spent: Spent, usage: Mapping[str, Any], artifacts: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Returns a Trial's result: reward or reason, structured result, evidence, cost of all its tries."""
     return {
-        **trial_object(trial, kind),
+        **trial_object(trial, kind, simulated=spent.simulated),
         "structured_result": trial.structured,
         "steps": steps_object(trial),
         "verifier": trial.verifier,
         "timings_s": trial.timings,
-        "usage": NO_USAGE,
-        "cost": {
-            "total_usd": format_usd(spent["total"]),
-            "model_usd": format_usd(spent["model"]),
-            "sandbox_usd": format_usd(spent["sandbox"]),
-            "verifier_usd": format_usd(spent["verifier"]),
-        },
+        "usage": usage,
+        "cost": spent.wire(),
+        "agent_report": trial.agent_report,
         "substitutions": trial.substitutions,
         "sandbox_forms": trial.sandbox_forms,
         "flags": trial.flags,

@@ -16,7 +16,7 @@ from tollbar.artifacts import service as artifacts
 from tollbar.artifacts.schemas import NewArtifact
 from tollbar.budget.schemas import Purpose as Payer
 from tollbar.datasets.taskmodel import RewardStrategy, Step, VerifierMode
-from tollbar.jobs import agent_run, endings, phase, refusals, rewards, store, verifying
+from tollbar.jobs import access, agent_run, endings, phase, refusals, reports, rewards, store, verifying
 from tollbar.jobs.agent_run import AgentRun, Ran, Sealed
 from tollbar.jobs.endings import Ending
 from tollbar.jobs.leases import Meter, TryOver
@@ -47,7 +47,10 @@ async def run(tools: TrialTools, found: WorkingSet, local: LocalTask) -> None:
     for part in parts:
         if part.is_separate:
             await phase.verifier_environment(tools, found, local, part)
-    runs = [agent_run.prepared(tools, found, local, part, environment) for part in parts]
+    uses = tools.adapters[found.job.agent].models(found.job.params)
+    agents_s = sum(phase.agent_timeout_s(tools, found, part) for part in parts)
+    key = await access.granted(tools, found, uses, agents_s)
+    runs = [agent_run.prepared(tools, found, local, part, environment, key) for part in parts]
     progress = _Progress(tools, found, local, environment, runs)
     try:
         for this in runs:
@@ -144,7 +147,8 @@ class _Progress:
             if first:
                 await phase.note_running(tools, self._found)
             ran = await agent_run.execute(tools, this, sandbox, meter, started)
-        return ran, await agent_run.sealed(tools, this, sandbox), sandbox
+            await agent_run.check_models(tools, this, ran)
+        return ran, await agent_run.sealed(tools, this, ran, sandbox), sandbox
 
     async def _upload(self, this: AgentRun, step: Step, sandbox: Sandbox, *, first: bool) -> None:
         """Takes away what the last step's verifier had and brings the step's own files, while no process lives."""
@@ -234,6 +238,7 @@ def _item(this: AgentRun, step: Step, ran: Ran, left: Sealed, verdict: Verdict, 
         "flags": flags,
         "artifact_refusals": left.refusals,
         "sealed_sha256": left.seal.sha256,
+        "agent_report": reports.document(ran.report),
     }
 
 

@@ -152,6 +152,8 @@ class TrialRow(Base):
     sealed_sha256: Mapped[str | None]
     steps: Mapped[dict[str, Any] | None] = mapped_column(JSONB())
     """Of a task with steps: how many there are, the strategy, and each that ran with what came of it."""
+    agent_report: Mapped[dict[str, Any] | None] = mapped_column(JSONB(none_as_null=True))
+    """What the agent said of itself: its version, and what it counted; evidence, never money."""
     kept_until: Mapped[datetime | None]
     kept_on: Mapped[str | None]
     """The machine on which the sandbox is kept."""

@@ -15,6 +15,7 @@ from tollbar.budget.schemas import Chain, trial_budget_id
 from tollbar.db.session import Database
 from tollbar.engine.port import Engine
 from tollbar.jobs.limits import MAX_PHASE_S
+from tollbar.jobs.models import ModelGateway
 from tollbar.jobs.tables import JobRow, JobTaskRow, TrialRow
 from tollbar.jobs.taskcache import TaskCache
 from tollbar.kit.clock import Clock
@@ -63,6 +64,8 @@ class TrialTools:
     """Folder of the agents' software on this machine; None: it has none."""
     adapters: Mapping[str, Adapter] = field(default_factory=lambda: ADAPTERS)
     """How agents are run, by their names."""
+    gateway: ModelGateway | None = None
+    """For agents that call models; None: this process has none."""
 
     def trial_left(self) -> None:
         """Calls for further Trials when the line in front of the slots runs out."""

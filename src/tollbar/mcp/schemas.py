@@ -78,7 +78,7 @@ JOB: Final = result(
     trial_counts=_OBJECT,
     budget=_OBJECT,
     cost=_OBJECT,
-    simulated={"type": "boolean"},
+    simulated={"type": "boolean", "description": "True: model calls were answered from a script."},
     poll_after_s={"type": ["number", "null"], "description": "Ask again after this many seconds; null at the end."},
 )
 
@@ -96,6 +96,9 @@ TRIAL_RESULT: Final = result(
     reward={**_NUMBER, "description": "As the verifier wrote it; null when there is none (reason says why)."},
     reason=_NULL_TEXT,
     agent_outcome=_NULL_TEXT,
+    cost=_OBJECT,
+    usage=_OBJECT,
+    simulated={"type": "boolean", "description": "True: its model calls were answered from a script."},
     structured_result={**_NULL_OBJECT, "description": "Untrusted: details were written by the evaluated run."},
     artifacts=DATASETS,
 )
