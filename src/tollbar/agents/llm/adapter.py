@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final
 
+from tollbar.agents import coding
 from tollbar.agents.adapter import (
     AgentOutput,
     AgentPlan,
@@ -17,8 +18,9 @@ from tollbar.agents.adapter import (
     DriveResult,
     ModelUse,
 )
+from tollbar.agents.coding import Check, is_count, is_model
 from tollbar.agents.errors import AgentSetupFailed
-from tollbar.agents.modelnames import dialect_of, model_problem
+from tollbar.agents.modelnames import dialect_of
 
 MAX_TURNS: Final = 1000
 MAX_PROMPT_BYTES: Final = 65_536
@@ -54,16 +56,14 @@ class Llm:
     uses_solution: bool = False
 
     def problem(self, params: Mapping[str, Any]) -> str | None:
-        problem = model_problem("llm", "MODEL", params.get("MODEL"))
-        if problem is not None:
-            return problem
-        for name, fits, rule in _RULES:
-            if name in params and not fits(params[name]):
-                return f"{name} must be {rule}"
-        return None
+        return coding.problem(self.name, _CHECKS, params)
 
     def models(self, params: Mapping[str, Any]) -> tuple[ModelUse, ...]:
         return (ModelUse(params["MODEL"], dialect_of(params["MODEL"])),)
+
+    def software(self, params: Mapping[str, Any]) -> str | None:
+        del params
+        return None
 
     def plan(self, task: AgentTask, params: Mapping[str, Any]) -> AgentPlan:
         if not task.instruction:
@@ -82,33 +82,41 @@ class Llm:
         return AgentReport()
 
 
-def _whole(least: int, most: int) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+def _number(least: float, most: float) -> Check:
+    """Returns the check of a number, which may be written as text."""
+
+    def check(value: object) -> str | None:
+        fits = isinstance(value, int | float | str) and not isinstance(value, bool)
+        try:
+            fits = fits and least <= float(str(value)) <= most
+        except ValueError:
+            fits = False
+        return None if fits else f"a number from {least:g} to {most:g}"
+
+    return check
 
 
-def _number(least: float, most: float) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= most
+def _is_prompt(value: object) -> str | None:
+    fits = isinstance(value, str) and 1 <= len(value.encode("utf-8", "surrogatepass")) <= MAX_PROMPT_BYTES
+    return None if fits else f"text of 1 to {MAX_PROMPT_BYTES} bytes"
 
 
-def _is_prompt(value: Any) -> bool:
-    return isinstance(value, str) and 1 <= len(value.encode("utf-8", "surrogatepass")) <= MAX_PROMPT_BYTES
-
-
-_RULES: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
-    ("MAX_TURNS", _whole(1, MAX_TURNS), f"a whole number from 1 to {MAX_TURNS}"),
-    ("MAX_TOKENS", _whole(1, 1_000_000), "a whole number from 1 to 1000000"),
-    ("TIMEOUT", _number(1, 3600), "a number of seconds from 1 to 3600"),
-    ("TEMPERATURE", _number(0, 2), "a number from 0 to 2"),
-    ("PROMPT", _is_prompt, f"text of 1 to {MAX_PROMPT_BYTES} bytes"),
-)
+_CHECKS: Final[Mapping[str, Check]] = {
+    "MODEL": is_model,
+    "MAX_TURNS": is_count(1, MAX_TURNS),
+    "MAX_TOKENS": is_count(1, 1_000_000),
+    "TIMEOUT": _number(1, 3600),
+    "TEMPERATURE": _number(0, 2),
+    "PROMPT": _is_prompt,
+}
 
 
 def _settings(task: AgentTask, params: Mapping[str, Any]) -> Settings:
     return Settings(
         model=params["MODEL"],
-        max_turns=params.get("MAX_TURNS", _TURNS),
-        max_tokens=params.get("MAX_TOKENS", _OUTPUT_TOKENS),
-        timeout_s=float(params.get("TIMEOUT", _TIMEOUT_S)),
-        temperature=params.get("TEMPERATURE"),
+        max_turns=int(params.get("MAX_TURNS") or _TURNS),
+        max_tokens=int(params.get("MAX_TOKENS") or _OUTPUT_TOKENS),
+        timeout_s=float(params.get("TIMEOUT") or _TIMEOUT_S),
+        temperature=None if params.get("TEMPERATURE") is None else float(params["TEMPERATURE"]),
         prompt=params.get("PROMPT") or _PROMPT.format(workdir=task.workdir),
     )
