@@ -139,7 +139,7 @@ async def test_what_a_dead_worker_had_reserved_is_written_off_in_full(database: 
         view = await service.view(session, budget_id)
         assert (view.spent_pusd, view.reserved_pusd) == (60 * RATE, 60 * RATE)
         spent = await service.spent_on_many(session, {"a": ["trial:a:1", "trial:a:2"], "b": ["trial:b:1"]})
-    assert (spent["a"]["sandbox"], spent["b"]["total"]) == (60 * RATE, 0)
+    assert (spent["a"].sandbox_pusd, spent["b"].total_pusd) == (60 * RATE, 0)
 
 
 @pytest.mark.requirement("G-SBX-14.accounting_verifier")

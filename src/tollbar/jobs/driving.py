@@ -42,9 +42,9 @@ class Session:
 
     def log(self, text: str) -> None:
         line = text.encode("utf-8", "replace") + b"\n"
-        room = _MAX_LOG_BYTES - self._logged
-        self.file.write(line[:room])
-        self._logged += min(room, len(line))
+        free = _MAX_LOG_BYTES - self._logged
+        self.file.write(line[:free])
+        self._logged += min(free, len(line))
 
     def note(self, report: AgentReport) -> None:
         self.report = report

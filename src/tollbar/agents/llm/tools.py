@@ -13,7 +13,7 @@ _WINDOW_BYTES: Final = 48_000
 """What one read returns; the last 64 KiB of a command's output are kept."""
 _MAX_EDIT_BYTES: Final = 1 << 20
 _CHUNK_BYTES: Final = 60_000
-"""What one argument of a command can carry with room to spare (128 KiB)."""
+"""What one argument of a command can carry with ease (128 KiB)."""
 _SHOWN_CHARS: Final = 30_000
 _FILE_S: Final = 60.0
 
