@@ -80,10 +80,14 @@ async def test_a_project_has_the_seeded_profiles_and_a_default(database: Databas
         page = await service.list_page(session, actor, FIRST)
         chosen = await service.resolve(session, actor, None, None)
     assert [(item["name"], item["is_project_default"], item["version_count"]) for item in page.items] == [
+        ("tollbar/claude-code", False, 1),
+        ("tollbar/codex", False, 1),
         ("tollbar/command", False, 1),
+        ("tollbar/mini-swe-agent", False, 1),
         ("tollbar/nop", False, 1),
         ("tollbar/oracle", True, 1),
         ("tollbar/replay", False, 1),
+        ("tollbar/scripted", False, 1),
     ]
     assert chosen is not None
     assert (chosen.name, chosen.version, chosen.agent, chosen.runner) == (

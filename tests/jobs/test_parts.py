@@ -12,9 +12,11 @@ from tests.jobs.world import ONE, World
 from tollbar.artifacts.blobs import local_blobs
 from tollbar.jobs import evidence, limits, refusals, retries
 from tollbar.jobs.retries import Failure
+from tollbar.jobs.sinks import Sink
 from tollbar.jobs.states import Reason
 from tollbar.kit.cleanup import to_the_end
 from tollbar.sandboxes.interface import Limits
+from tollbar.vault.redactor import Redactor
 
 PRICES = {"vcpu_second_pusd": 10**10, "gib_second_pusd": 10**9}
 RUNNER = {
@@ -175,12 +177,13 @@ async def test_clean_up_that_is_cancelled_itself_says_so() -> None:
 
 async def test_a_log_is_stored_and_its_file_is_gone(tmp_path: Path) -> None:
     blobs, path = local_blobs(tmp_path / "blobs"), tmp_path / "log"
+    sink = Sink(blobs, Redactor())
     path.write_bytes(b"said\n")
-    log = await evidence.take_log(blobs, "agent/x.txt", path)
+    log = await evidence.take_log(sink, "agent/x.txt", path)
     assert log is not None
     assert (log.name, log.size, await blobs.get(log.sha256 or "")) == ("agent/x.txt", 5, b"said\n")
     assert not path.exists()
-    assert await evidence.take_log(blobs, "agent/x.txt", path) is None
+    assert await evidence.take_log(sink, "agent/x.txt", path) is None
 
 
 async def test_a_log_that_cannot_be_stored_is_gone_too(tmp_path: Path) -> None:
@@ -192,7 +195,7 @@ async def test_a_log_that_cannot_be_stored_is_gone_too(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"said\n")
     with pytest.raises(OSError, match="No space"):
-        await evidence.take_log(full, "agent/x.txt", path)
+        await evidence.take_log(Sink(full, Redactor()), "agent/x.txt", path)
     assert not path.exists()
 
 
@@ -201,7 +204,7 @@ async def test_a_link_in_place_of_a_log_is_not_followed(tmp_path: Path) -> None:
     secret.write_text("mine")
     path.symlink_to(secret)
     with pytest.raises(OSError, match="symbolic link"):
-        await evidence.take_log(local_blobs(tmp_path / "blobs"), "agent/x.txt", path)
+        await evidence.take_log(Sink(local_blobs(tmp_path / "blobs"), Redactor()), "agent/x.txt", path)
     assert secret.read_text() == "mine"
 
 

@@ -25,8 +25,18 @@ from tollbar.kit.clock import Clock, wire_time
 from tollbar.kit.jsonio import canonical_sha256
 from tollbar.kit.paging import Page, PageRequest
 
-SEEDED: Final = ("oracle", "nop", "command", "replay")
-"""Agents whose profile `tollbar/<agent>` every project has from the start; the first is the project's default."""
+SEEDED: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {
+    "oracle": ("oracle", {}),
+    "nop": ("nop", {}),
+    "command": ("command", {}),
+    "replay": ("replay", {}),
+    "scripted": ("llm", {"MODEL": "scripted:demo"}),
+    "claude-code": ("claude-code", {"MODEL": "anthropic:claude-sonnet-4-5"}),
+    "codex": ("codex", {"MODEL": "openai:gpt-5-mini"}),
+    "mini-swe-agent": ("mini-swe-agent", {"MODEL": "openai:gpt-5-mini"}),
+}
+"""Agent and parameters of each profile `tollbar/<name>` that every project has from the start."""
+PROJECT_DEFAULT: Final = "oracle"
 
 
 @dataclass(frozen=True)
@@ -46,15 +56,15 @@ class ProfileSnapshot:
 
 
 async def seed(session: AsyncSession, actor: Principal, clock: Clock) -> None:
-    """Gives a project the profiles that need no key; repeating it changes nothing."""
-    for agent in SEEDED:
+    """Gives a project the profiles that it has from the start; repeating it changes nothing."""
+    for name, (agent, params) in SEEDED.items():
         spec: dict[str, Any] = {
             "schema_version": "envplatform.profile/v2",
-            "name": f"tollbar/{agent}",
+            "name": f"tollbar/{name}",
             "version": "1",
             "runner": "envhub/base@main",
             "agent": agent,
-            "spec": {"params": {}, "env": {}},
+            "spec": {"params": dict(params), "env": {}},
         }
         row = {
             "name": spec["name"],
@@ -68,7 +78,7 @@ async def seed(session: AsyncSession, actor: Principal, clock: Clock) -> None:
         profile = await store.profile(session, actor, spec["name"], lock=True)
         assert profile is not None
         profile.default_version = profile.default_version or "1"
-        if agent == SEEDED[0] and await store.project_default(session, actor) is None:
+        if name == PROJECT_DEFAULT and await store.project_default(session, actor) is None:
             profile.is_project_default = True
         await session.flush()
 

@@ -17,6 +17,7 @@ from tollbar.access.principal import Principal
 from tollbar.artifacts.blobs import BlobStore
 from tollbar.console.pages import Console, ConsoleDeps
 from tollbar.db.session import Database
+from tollbar.gateway.prices import PriceBook
 from tollbar.http.app import build_http
 from tollbar.http.deps import HttpDeps
 from tollbar.http.hosts import allowed_hosts
@@ -47,6 +48,7 @@ def build_app(
     clock: Clock,
     origin: str,
     upload_dir: Path,
+    prices: PriceBook,
 ) -> FastAPI:
     """Returns the whole app of a server with that public origin."""
     loopback = settings.host in _LOOPBACK
@@ -59,6 +61,7 @@ def build_app(
         limiter=memory_limiter(per_key=settings.requests_per_minute),
         allowed_hosts=tuple(hosts),
         upload_dir=upload_dir,
+        prices=prices,
         shapes={MCP_PATH: error_shape},
         metrics=Metrics(None if settings.metrics_token is None else settings.metrics_token.get_secret_value()),
     )

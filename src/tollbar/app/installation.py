@@ -12,6 +12,7 @@ from typing import Any, Final
 from sqlalchemy.engine import make_url
 
 from tollbar.app.logs import redact_logs
+from tollbar.app.models import Models, read_models
 from tollbar.artifacts.blobs import BlobStore
 from tollbar.artifacts.errors import ForeignStore
 from tollbar.artifacts.stores import open_blobs
@@ -45,6 +46,7 @@ class Installation:
     clock: Clock
     vault: Vault
     """Open; its redactor knows what may stand in no log."""
+    models: Models
     alone: bool
     """Whoever else used the database ended with it: this process started the server."""
     lost: Watch
@@ -55,7 +57,7 @@ async def own(stack: AsyncExitStack, settings: Settings) -> Installation:
     """Opens the installation of a data directory, migrated; without a URL the embedded database is started.
 
     Raises `DataDirectoryHeld`, `EmbeddedDatabaseFailed`, `DatabaseUnreachable`, `DatabaseTooNew`, and
-    those of the storage of artifacts.
+    those of the storage of artifacts and of `models.toml`.
     """
     data_dir = made(settings.data_dir)
     held = hold_directory(data_dir)
@@ -152,8 +154,10 @@ async def _opened(
     await _require_same(database, blobs)
     vault = await open_vault(settings, database)
     _learn_settings(vault.redactor, settings)
+    clock = SystemClock()
+    models = await asyncio.to_thread(read_models, data_dir, vault, clock)
     redact_logs(vault.redactor)
-    return Installation(settings, data_dir, database, blobs, SystemClock(), vault, alone, lost)
+    return Installation(settings, data_dir, database, blobs, clock, vault, models, alone, lost)
 
 
 def _learn_settings(redactor: Redactor, settings: Settings) -> None:

@@ -59,6 +59,7 @@ class Interfaces:
             own.clock,
             self.origin,
             own.data_dir / "uploads",
+            own.models.book,
         )
         return await _serve(stack, app, self.listener)
 

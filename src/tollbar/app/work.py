@@ -15,6 +15,7 @@ import structlog
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from tollbar.agents.software import FOLDER, offered
+from tollbar.app.gateway import WorkerGateway, start_gateway
 from tollbar.app.installation import Installation, made
 from tollbar.app.retention import Leftovers, Patient, Retention
 from tollbar.budget import service as budget
@@ -73,9 +74,10 @@ async def start_work(stack: AsyncExitStack, installation: Installation, *, grace
         slots=installation.settings.slots,
         may_restart=not installation.alone,
     )
-    recovery = Recovery(installation.database, engine, clock)
+    gateway = await start_gateway(stack, installation, engine, worker_id)
+    recovery = Recovery(installation.database, engine, clock, gateway)
     loops = _loops(installation, engine, recovery, provider)
-    flows.register(engine, _tools(installation, engine, provider, worker_id, loops[0]))
+    flows.register(engine, _tools(installation, engine, provider, gateway, worker_id, loops[0]))
     process = WorkerProcess.assemble(
         engine=engine,
         worker=_worker(stack, installation, provider, worker_id, backends),
@@ -104,7 +106,12 @@ async def _usable(provider: BwrapProvider) -> bool:
 
 
 def _tools(
-    installation: Installation, engine: DbosEngine, provider: BwrapProvider, worker_id: str, pump: Loop
+    installation: Installation,
+    engine: DbosEngine,
+    provider: BwrapProvider,
+    gateway: WorkerGateway,
+    worker_id: str,
+    pump: Loop,
 ) -> TrialTools:
     data_dir, slots = installation.data_dir, installation.settings.slots
     return TrialTools(
@@ -120,6 +127,8 @@ def _tools(
         kick_pump=pump.kick,
         kick_below=slots,
         software=data_dir / FOLDER,
+        gateway=gateway,
+        redactor=installation.vault.redactor,
     )
 
 

@@ -171,9 +171,10 @@ async def reserve_patiently(
     say_at = clock.monotonic()
     while True:
         async with database.transaction() as session:
-            if check is not None:
-                await check(session)
             found = await reserve(session, call, quote)
+            if check is not None:
+                # Last, as whoever ends the work takes its key last, too: nobody waits in a circle.
+                await check(session)
         if not isinstance(found, Wait):
             return found
         now = clock.monotonic()

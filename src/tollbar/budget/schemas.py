@@ -108,6 +108,11 @@ def day_subject(project_id: str, day: date, *, simulated: bool = False) -> str:
     return f"{Level.PROJECT_DAY.value}:{project_id}:{day.isoformat()}:{'simulated' if simulated else 'real'}"
 
 
+def trial_subject(trial_id: str, try_no: int) -> str:
+    """Returns whose spending that of one try is."""
+    return f"trial:{trial_id}:{try_no}"
+
+
 def trial_budget_id(trial_id: str) -> str:
     """Returns the id of a Trial's own share of its Job, which all of its tries have together."""
     return f"bud_{trial_id}"

@@ -60,8 +60,11 @@ class InvalidScript(TollbarError):
     code = "INVALID_SCRIPT"
     status = 422
 
-    def __init__(self, path: str, problem: str) -> None:
-        super().__init__(f"The script cannot be used: {path} {problem}.", fields=[{"path": path, "problem": problem}])
+    def __init__(self, path: str, problem: str, *, name: str | None = None) -> None:
+        which = "The script" if name is None else f"The script {name}"
+        super().__init__(f"{which} cannot be used: {path} {problem}.", fields=[{"path": path, "problem": problem}])
+        self.path = path
+        self.problem = problem
 
 
 class PriceNotFound(TollbarError):

@@ -45,6 +45,10 @@ class Offer:
     """Reserved for it where it names no output limit."""
 
     @property
+    def priced(self) -> bool:
+        return self.least_pusd is not None
+
+    @property
     def simulated(self) -> bool:
         return self.kind == "scripted"
 

@@ -44,4 +44,4 @@ def _load(name: str, text: str) -> Script:
     try:
         return load(text)
     except InvalidScript as error:
-        raise InvalidScript(name, error.message) from None
+        raise InvalidScript(error.path, error.problem, name=name) from None

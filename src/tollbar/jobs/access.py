@@ -10,11 +10,14 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final, Protocol, runtime_checkable
 
-from tollbar.agents.adapter import GatewayAccess, ModelUse
+from tollbar.agents.adapter import GatewayAccess, ModelUse, ServedModel
 from tollbar.budget.calls import CallPurpose
+from tollbar.budget.schemas import trial_subject
+from tollbar.gateway.keys import KeyOrder
+from tollbar.gateway.offers import Offer
 from tollbar.jobs import store
 from tollbar.jobs.leases import TryOver
-from tollbar.jobs.models import KeyOrder, ModelGateway, ModelNotServed, Offer
+from tollbar.jobs.models import ModelGateway, ModelNotServed
 from tollbar.jobs.phase import PhaseFailed
 from tollbar.jobs.retries import Failure
 from tollbar.jobs.states import TRIAL_WORKING, Reason
@@ -85,22 +88,22 @@ async def granted(tools: TrialTools, found: WorkingSet, uses: tuple[ModelUse, ..
             raise TryOver
         gateway = _gateway(tools, uses)
         try:
-            offers = {use.name: await gateway.offer(session, job.project_id, use.name) for use in uses}
+            offers = {use.name: await gateway.offer(session, job.workspace_id, use.name) for use in uses}
         except ModelNotServed as error:
             failure = Failure(Reason.MODEL_UNAVAILABLE, "not_found", error.message, for_good=True)
             raise PhaseFailed(failure) from error
-        subject = f"trial:{trial.id}:{found.try_no}"
+        subject = trial_subject(trial.id, found.try_no)
         order = KeyOrder(
             workspace_id=job.workspace_id,
             subject=subject,
             purpose=CallPurpose.AGENT,
-            chain=replace(found.chain, simulated=all(offer.simulated for offer in offers.values())),
+            chain=found.chain,
             routes=routes_of(list(offers.values())),
             expires_at=tools.clock.now() + timedelta(seconds=agent_s) + _SPARE,
             facts=facts_of(found),
         )
         key = await gateway.issue(session, order)
-    served = {name: offer.served for name, offer in offers.items()}
+    served = {name: ServedModel(offer.wire, offer.kind) for name, offer in offers.items()}
     return Access(gateway, subject, GatewayAccess(INSIDE, key.secret, served))
 
 
@@ -108,9 +111,8 @@ def routes_of(offers: list[Offer]) -> dict[str, str]:
     """Returns the route of a key by bare model names. Raises `PhaseFailed` when two models share one."""
     routes: dict[str, str] = {}
     for offer in offers:
-        route = offer.name if offer.simulated else offer.provider
-        if routes.setdefault(offer.served.wire, route) != route:
-            text = f"Two providers serve {offer.served.wire} to one agent; it could not tell them apart."
+        if routes.setdefault(offer.wire, offer.route) != offer.route:
+            text = f"Two providers serve {offer.wire} to one agent; it could not tell them apart."
             raise PhaseFailed(Failure(Reason.MODEL_UNAVAILABLE, "bad_request", text, for_good=True))
     return routes
 

@@ -150,7 +150,7 @@ async def _seal(tools: TrialTools, this: AgentRun, ran: Ran, left: Sealed) -> No
     }
     async with tools.database.transaction() as session:
         # The fence comes first: a try that was taken over must not leave a seal for the next one to grade.
-        if not await store.note_trial(session, found.trial.id, found.try_no, **_facts(this, ran, left)):
+        if not await store.note_trial(session, found.trial.id, found.try_no, **tools.clean(_facts(this, ran, left))):
             raise TryOver
         if not await store.add_seal(session, row):
             raise TryOver

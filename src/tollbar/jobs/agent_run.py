@@ -237,10 +237,10 @@ async def check_models(tools: TrialTools, run: AgentRun, ran: Ran) -> None:
 async def sealed(tools: TrialTools, run: AgentRun, ran: Ran, sandbox: Sandbox) -> Sealed:
     """Seals the declared artifacts and logs, while no process lives; the run's log file is stored and gone then."""
     started = tools.clock.monotonic()
-    seal = await sandbox.seal(evidence.agent_paths(run.part), tools.seal_limits, tools.blobs.put_fd)
+    seal = await sandbox.seal(evidence.agent_paths(run.part), tools.seal_limits, tools.sink.put_fd)
     manifest_blob = await tools.blobs.put_bytes(seal.manifest)
     items = evidence.archived(evidence.agent_artifacts(seal), run.part)
-    items = await evidence.with_log(tools.blobs, items, run.log_name, run.log)
+    items = await evidence.with_log(tools.sink, items, run.log_name, run.log)
     items = await _with_trajectory(tools, run, ran, items)
     return Sealed(seal, manifest_blob, items, round(tools.clock.monotonic() - started, 3))
 
@@ -255,7 +255,7 @@ async def _with_trajectory(tools: TrialTools, run: AgentRun, ran: Ran, items: li
             calls = await model_usage.calls_of(session, run.access.subject)
         trajectory = reports.with_figures(trajectory, calls[ran.calls_before :])
     name = f"{run.part.prefix}agent/trajectory.json"
-    return await evidence.with_bytes(tools.blobs, items, name, reports.encoded(trajectory))
+    return await evidence.with_bytes(tools.sink, items, name, reports.encoded(trajectory))
 
 
 def message(run: AgentRun, ran: Ran) -> str | None:

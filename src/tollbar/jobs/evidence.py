@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from tollbar.artifacts.blobs import BlobStore
 from tollbar.artifacts.schemas import ArtifactKind, NewArtifact
 from tollbar.jobs.parts import Part
+from tollbar.jobs.sinks import Sink
 from tollbar.sandboxes.interface import ArtifactPath, Seal, SealedEntry
 
 AGENT_LOGS: Final = ArtifactPath("/logs/agent", "agent")
@@ -55,14 +55,14 @@ def _files(entry: SealedEntry, kind: ArtifactKind) -> Iterable[NewArtifact]:
     ]
 
 
-async def take_log(blobs: BlobStore, name: str, path: Path) -> NewArtifact | None:
+async def take_log(sink: Sink, name: str, path: Path) -> NewArtifact | None:
     """Stores a log that was written outside the sandbox; its file is gone afterwards, whatever happens."""
 
     def store() -> NewArtifact | None:
         try:
             with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
                 size = os.fstat(file.fileno()).st_size
-                return NewArtifact.file(name, ArtifactKind.LOG, size=size, sha256=blobs.put_fd(file.fileno(), size))
+                return NewArtifact.file(name, ArtifactKind.LOG, size=size, sha256=sink.put_fd(file.fileno(), size))
         except FileNotFoundError:
             return None
         finally:
@@ -71,15 +71,15 @@ async def take_log(blobs: BlobStore, name: str, path: Path) -> NewArtifact | Non
     return await asyncio.to_thread(store)
 
 
-async def with_log(blobs: BlobStore, items: Sequence[NewArtifact], name: str, path: Path) -> list[NewArtifact]:
+async def with_log(sink: Sink, items: Sequence[NewArtifact], name: str, path: Path) -> list[NewArtifact]:
     """Returns the artifacts with a log that was written outside the sandbox, in place of what has its name."""
-    log = await take_log(blobs, name, path)
+    log = await take_log(sink, name, path)
     return list(items) if log is None else [log, *(item for item in items if item.name != name)]
 
 
-async def with_bytes(blobs: BlobStore, items: Sequence[NewArtifact], name: str, data: bytes) -> list[NewArtifact]:
+async def with_bytes(sink: Sink, items: Sequence[NewArtifact], name: str, data: bytes) -> list[NewArtifact]:
     """Returns the artifacts with one that this process wrote, in place of what has its name."""
-    sha256 = await blobs.put_bytes(data)
+    sha256 = await sink.put_bytes(data)
     made = NewArtifact.file(name, ArtifactKind.LOG, size=len(data), sha256=sha256)
     return [made, *(item for item in items if item.name != name)]
 

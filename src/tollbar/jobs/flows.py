@@ -10,6 +10,7 @@ from typing import Any
 
 from structlog.contextvars import bound_contextvars
 
+from tollbar.budget.schemas import trial_subject
 from tollbar.engine.port import Engine
 from tollbar.jobs import agent_phase, endings, grading, keeping, metering, store
 from tollbar.jobs.events import service as events
@@ -105,6 +106,8 @@ async def leave(tools: TrialTools, trial_id: str, try_no: int) -> None:
     waiting = tools.waiting.pop((trial_id, try_no), None)
     if waiting is not None:
         await keeping.leave(tools, trial_id, try_no, waiting)
+    if tools.gateway is not None:
+        tools.gateway.forget(trial_subject(trial_id, try_no))
     async with tools.database.glance() as session:
         stopping = await store.is_try(session, trial_id, try_no, [TrialState.STOPPING])
     if stopping:

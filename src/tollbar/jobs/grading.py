@@ -5,6 +5,7 @@ A task with steps was graded step by step; here its steps are added up.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tollbar.artifacts import service as artifacts
@@ -72,6 +73,7 @@ async def _grade(tools: TrialTools, found: WorkingSet) -> None:
 
 async def _record(tools: TrialTools, found: WorkingSet, ending: Ending, items: list[NewArtifact]) -> None:
     """Writes artifacts and result in one transaction. Raises `TryOver` when the Trial is not this try's to end."""
+    ending = replace(ending, values=tools.clean(ending.values))
     trial, now = found.trial, tools.clock.now()
     async with tools.database.transaction() as session:
         # Before the end, which locks the Job: nobody waits for the blobs that are looked at here.

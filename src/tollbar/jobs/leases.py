@@ -16,7 +16,7 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from tollbar.budget import service as budget
-from tollbar.budget.schemas import Chain, Decision, Lease, Purpose, Reached, Reserved
+from tollbar.budget.schemas import Chain, Decision, Lease, Purpose, Reached, Reserved, trial_subject
 from tollbar.db.session import Database
 from tollbar.jobs import store
 from tollbar.jobs.states import TRIAL_WORKING
@@ -209,7 +209,7 @@ class Meter:
             id=f"lease_{self.trial_id}_{self.try_no}_{self.purpose.value}_{self.run_no}_{self._asked + 1}",
             chain=self.chain,
             day=self.clock.now().date(),
-            subject=f"trial:{self.trial_id}:{self.try_no}",
+            subject=trial_subject(self.trial_id, self.try_no),
             sku=self.sku,
             purpose=self.purpose,
             worker_id=self.worker_id,

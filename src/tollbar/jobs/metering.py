@@ -15,8 +15,9 @@ from tollbar.budget import service as budget
 from tollbar.budget.calls import Call, CallPurpose
 from tollbar.budget.schemas import Chain, Level
 from tollbar.engine.port import Engine
+from tollbar.gateway.offers import Offer
 from tollbar.jobs import endings, expansion
-from tollbar.jobs.models import ModelGateway, ModelNotServed, Offer
+from tollbar.jobs.models import ModelNotServed, ModelOffers
 from tollbar.jobs.states import JobErrorCode
 from tollbar.jobs.tables import JobRow
 
@@ -26,7 +27,7 @@ _NOW_S: Final = 60.0
 async def begin(
     session: AsyncSession,
     engine: Engine,
-    gateway: ModelGateway | None,
+    gateway: ModelOffers | None,
     adapters: Mapping[str, Adapter],
     job: JobRow,
     now: datetime,
@@ -45,13 +46,13 @@ async def begin(
 
 
 async def offers_of(
-    session: AsyncSession, gateway: ModelGateway, adapters: Mapping[str, Adapter], job: JobRow
+    session: AsyncSession, gateway: ModelOffers, adapters: Mapping[str, Adapter], job: JobRow
 ) -> list[Offer]:
     """Returns how each model of a Job is served, its agent's own first; what is not served is left out."""
     found: list[Offer] = []
     for use in adapters[job.agent].models(job.params):
         try:
-            found.append(await gateway.offer(session, job.project_id, use.name))
+            found.append(await gateway.offer(session, job.workspace_id, use.name))
         except ModelNotServed:
             continue
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -217,6 +217,7 @@ async def end(tools: TrialTools, found: WorkingSet, ending: Ending) -> bool:
 
 async def fail(tools: TrialTools, found: WorkingSet, failure: Failure) -> Outcome:
     """Ends the Trial with a failure that is final; another one is returned for its next try."""
+    failure = replace(failure, message=tools.redactor.value(failure.message))
     if not failure.is_final(found.trial.losses):
         return failure.facts()
     await end(tools, found, endings.unscored(failure))
@@ -237,7 +238,7 @@ async def cap_reached(tools: TrialTools, found: WorkingSet, error: CapReached) -
 async def keep_log(tools: TrialTools, found: WorkingSet, name: str, path: Path) -> None:
     """Keeps the log of a phase that came to nothing, while the Trial is this try's; its file goes in any case."""
     try:
-        log = await evidence.take_log(tools.blobs, name, path)
+        log = await evidence.take_log(tools.sink, name, path)
         if log is None:
             return
         async with tools.database.transaction() as session:

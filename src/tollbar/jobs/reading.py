@@ -11,7 +11,7 @@ from tollbar.access.principal import Principal
 from tollbar.artifacts import service as artifacts
 from tollbar.budget import service as budget
 from tollbar.budget import usage as model_usage
-from tollbar.budget.schemas import Spent
+from tollbar.budget.schemas import Spent, trial_subject
 from tollbar.jobs import checks, lookup, retrying, schemas, store
 from tollbar.jobs.context import JobsContext
 from tollbar.jobs.errors import (
@@ -125,7 +125,7 @@ async def _spent(session: AsyncSession, rows: Sequence[TrialRow]) -> dict[str, S
 
 def _subjects(row: TrialRow) -> list[str]:
     """Returns under which names the ledger has the tries of a Trial."""
-    return [f"trial:{row.id}:{number}" for number in range(1, row.try_no + 1)]
+    return [trial_subject(row.id, number) for number in range(1, row.try_no + 1)]
 
 
 async def require_trial(session: AsyncSession, actor: Principal, trial_id: str) -> None:

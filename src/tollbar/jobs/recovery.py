@@ -13,11 +13,12 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from tollbar.agents.adapter import Adapter
 from tollbar.agents.registry import ADAPTERS
 from tollbar.budget import service as budget
+from tollbar.budget.schemas import trial_subject
 from tollbar.db.session import Database
 from tollbar.engine.port import Engine, EngineState
 from tollbar.jobs import endings, metering, store
 from tollbar.jobs.events import service as events
-from tollbar.jobs.models import ModelGateway
+from tollbar.jobs.models import ModelOffers
 from tollbar.jobs.pump import read_work_id, trial_work_id
 from tollbar.jobs.retries import LOSS_BOUND, Failure
 from tollbar.jobs.states import JOB_TERMINAL, JobState, Reason, TrialState
@@ -37,7 +38,7 @@ class Recovery:
     database: Database
     engine: Engine
     clock: Clock
-    gateway: ModelGateway | None = None
+    gateway: ModelOffers | None = None
     adapters: Mapping[str, Adapter] = field(default_factory=lambda: ADAPTERS)
     _suspects: set[str] = field(default_factory=set[str])
     """Work that the last pass found without a driver: its worker may be writing its end just then."""
@@ -69,7 +70,7 @@ class Recovery:
             current = [live[trial_id] for trial_id, try_no in tries if _is_current(live.get(trial_id), try_no)]
             waiting = [row for row in current if row.state == TrialState.ADMITTED]
             worked = [row for row in current if row.state != TrialState.ADMITTED]
-            await budget.write_off(session, subjects=[f"trial:{row.id}:{row.try_no}" for row in current])
+            await budget.write_off(session, subjects=[trial_subject(row.id, row.try_no) for row in current])
             await self._next(session, waiting, lost=lost and lost_waiting)
             await self._next(session, worked, lost=lost)
 

@@ -188,7 +188,7 @@ class _Progress:
             "refusals": [refusal for item in self._items for refusal in item["artifact_refusals"]],
         }
         async with tools.database.transaction() as session:
-            if not await store.note_trial(session, found.trial.id, found.try_no, **facts):
+            if not await store.note_trial(session, found.trial.id, found.try_no, **tools.clean(facts)):
                 raise TryOver
             await artifacts.record(
                 session,

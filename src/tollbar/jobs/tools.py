@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tollbar.agents.adapter import Adapter
 from tollbar.agents.registry import ADAPTERS
@@ -16,10 +17,12 @@ from tollbar.db.session import Database
 from tollbar.engine.port import Engine
 from tollbar.jobs.limits import MAX_PHASE_S
 from tollbar.jobs.models import ModelGateway
+from tollbar.jobs.sinks import Sink
 from tollbar.jobs.tables import JobRow, JobTaskRow, TrialRow
 from tollbar.jobs.taskcache import TaskCache
 from tollbar.kit.clock import Clock
 from tollbar.sandboxes.interface import Sandbox, SandboxProvider, SealLimits
+from tollbar.vault.redactor import Redactor
 
 
 @dataclass
@@ -66,6 +69,17 @@ class TrialTools:
     """How agents are run, by their names."""
     gateway: ModelGateway | None = None
     """For agents that call models; None: this process has none."""
+    redactor: Redactor = field(default_factory=Redactor)
+    """Knows what may stand in nothing that a Trial leaves."""
+
+    def clean(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Returns columns of a row without secrets in their texts."""
+        return self.redactor.value(values)
+
+    @property
+    def sink(self) -> Sink:
+        """Returns where files of Trials are stored."""
+        return Sink(self.blobs, self.redactor)
 
     def trial_left(self) -> None:
         """Calls for further Trials when the line in front of the slots runs out."""

@@ -148,9 +148,9 @@ async def _judge(
     phase.check_memory(result, environment)
     with _stage("download"):
         outcome = await _read(case, sandbox, result)
-        left = await sandbox.seal([evidence.VERIFIER_LOGS], tools.seal_limits, tools.blobs.put_fd)
+        left = await sandbox.seal([evidence.VERIFIER_LOGS], tools.seal_limits, tools.sink.put_fd)
         items = evidence.archived(evidence.verifier_artifacts(left), case.part)
-        items = await evidence.with_log(tools.blobs, items, case.log_name, log)
+        items = await evidence.with_log(tools.sink, items, case.log_name, log)
     return Verdict(outcome, form, result.exit_code, items, environment.substitutions)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, cast
 from urllib.parse import quote, quote_plus
 
@@ -46,13 +46,24 @@ class Redactor:
             if self._secrets.pop(value, None) is not None:
                 self._index = _Index(self._secrets)
 
-    def data(self, data: bytes) -> bytes:
-        """Returns bytes without secrets."""
-        return self._index.replaced(data)
+    def data(self, data: bytes, *, same_length: bool = False) -> bytes:
+        """Returns bytes without secrets; `same_length` cuts or fills each mark to the length of what it stands for."""
+        return self._index.cut(data, last=True, same_length=same_length)[0]
+
+    def found_in(self, parts: Iterable[bytes]) -> bool:
+        """Says whether bytes that come in parts have a secret in them, also across parts."""
+        index = self._index
+        held = b""
+        for part in parts:
+            held += part
+            if index.finds(held):
+                return True
+            held = index.tail(held)
+        return False
 
     def text(self, text: str) -> str:
         """Returns text without secrets."""
-        return self._index.replaced(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
+        return self.data(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
     def value(self, value: Any) -> Any:
         """Returns a JSON-like value with every string in it, keys included, without secrets."""
@@ -68,9 +79,9 @@ class Redactor:
             return [self.value(item) for item in items]
         return value
 
-    def stream(self) -> RedactingStream:
+    def stream(self, *, same_length: bool = False) -> RedactingStream:
         """Returns a filter for bytes that come in parts; a secret that lies across parts is found, too."""
-        return RedactingStream(lambda held, last: self._index.cut(held, last=last))
+        return RedactingStream(lambda held, last: self._index.cut(held, last=last, same_length=same_length))
 
 
 class RedactingStream:
@@ -100,10 +111,14 @@ class _Index:
         self._longest = max(map(len, marks), default=0)
         self._search = BytesAhoCorasick(list(marks), matchkind=MatchKind.LeftmostLongest) if marks else None
 
-    def replaced(self, data: bytes) -> bytes:
-        return self.cut(data, last=True)[0]
+    def finds(self, data: bytes) -> bool:
+        return self._search is not None and bool(self._search.find_matches_as_indexes(data))
 
-    def cut(self, data: bytes, *, last: bool) -> tuple[bytes, bytes]:
+    def tail(self, data: bytes) -> bytes:
+        """Returns the end of bytes in which a secret may have begun."""
+        return data[max(0, len(data) - self._longest + 1) :]
+
+    def cut(self, data: bytes, *, last: bool, same_length: bool = False) -> tuple[bytes, bytes]:
         """Returns what is final, replaced, and the tail in which a secret may have begun."""
         if self._search is None:
             return data, b""
@@ -114,7 +129,8 @@ class _Index:
         for index, start, end in self._search.find_matches_as_indexes(data):
             if start >= final:
                 break
-            parts += [data[done:start], self._marks[index]]
+            mark = self._marks[index]
+            parts += [data[done:start], mark[: end - start].ljust(end - start, b"*") if same_length else mark]
             done = end
         final = max(final, done)
         return b"".join([*parts, data[done:final]]), data[final:]

@@ -1,0 +1,95 @@
+"""Models of an installation: who serves them, and what they cost.
+
+Three sources at start: keys of well-known providers in the environment, `models.toml` and the folder `scripts` of the
+data directory. All of them are read once; a change needs a restart, because a running Job keeps its prices.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from tollbar.gateway import modelsfile, offers
+from tollbar.gateway.errors import (
+    InvalidModelName,
+    InvalidModelsFile,
+    ProviderNotFound,
+    ScriptNotFound,
+    UnsupportedProvider,
+)
+from tollbar.gateway.modelsfile import ModelsFile
+from tollbar.gateway.offers import Offer
+from tollbar.gateway.prices import PriceBook
+from tollbar.gateway.providers import Provider, Providers, from_environment
+from tollbar.gateway.scripts import Scripts, read_scripts
+from tollbar.jobs.models import ModelNotServed
+from tollbar.kit.clock import Clock
+from tollbar.vault.redactor import MIN_LENGTH, Redactor
+from tollbar.vault.service import Vault
+
+MODELS_FILE: Final = "models.toml"
+SCRIPTS_FOLDER: Final = "scripts"
+
+
+@dataclass(frozen=True)
+class Models:
+    """What an installation knows of models: the same in every process that reads the same sources."""
+
+    providers: Providers
+    scripts: Scripts
+    book: PriceBook
+    vault: Vault
+    clock: Clock
+
+    async def offer(self, session: AsyncSession, workspace_id: str, name: str) -> Offer:
+        """Returns how `provider:model` is served for a workspace; raises `ModelNotServed`."""
+        try:
+            # The first one reads the price data.
+            found = await asyncio.to_thread(
+                offers.offer, name, self.book, self.providers, self.scripts, self.clock.now()
+            )
+        except (InvalidModelName, ProviderNotFound, ScriptNotFound, UnsupportedProvider) as error:
+            raise ModelNotServed(name, error.message, error.hint) from error
+        wanted = self.providers.get(found.provider).secret.vault_name
+        if wanted is not None and await self.vault.use(session, workspace_id, wanted) is None:
+            raise ModelNotServed(name, f"the vault has no secret {wanted}.", f"Write it: tollbar vault set {wanted}")
+        return found
+
+
+def read_models(data_dir: Path, vault: Vault, clock: Clock, environ: Mapping[str, str] = os.environ) -> Models:
+    """Reads what an installation knows of models, and teaches the redactor the keys among it.
+
+    Raises `InvalidModelsFile`, `InvalidPrice`, `InvalidScript`, each naming the place.
+    """
+    file = _file(data_dir / MODELS_FILE, environ)
+    providers = Providers.of([*from_environment(environ), *file.providers])
+    for provider in providers.records.values():
+        _learn(vault.redactor, provider)
+    return Models(providers, read_scripts(data_dir / SCRIPTS_FOLDER), PriceBook(file.prices), vault, clock)
+
+
+def _file(path: Path, environ: Mapping[str, str]) -> ModelsFile:
+    try:
+        return modelsfile.read(path.read_text("utf-8"), environ)
+    except FileNotFoundError:
+        return ModelsFile((), ())
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidModelsFile("the file", f"cannot be read: {error}") from None
+
+
+def _learn(redactor: Redactor, provider: Provider) -> None:
+    if provider.secret.value is None:
+        return
+    value = provider.secret.value.get_secret_value()
+    if len(value) < MIN_LENGTH:
+        raise InvalidModelsFile(
+            f"provider {provider.id}.secret",
+            f"is shorter than {MIN_LENGTH} characters: logs could not hide it",
+        )
+    redactor.add(f"key of {provider.id}", value)
