@@ -45,7 +45,7 @@ class Server:
 @contextmanager
 def server(folder: Path, *, slots: int) -> Generator[Server]:
     """Yields a server with its data below `folder`, and stops it as a person would."""
-    words = [sys.executable, "-m", "tollbar", "up", "--json", "--no-browser", "--port", "0"]
+    words = [sys.executable, "-m", "tollbar", "up", "--json", "--no-browser", "--no-demo", "--port", "0"]
     settings = {"TOLLBAR_SLOTS": str(slots), "TOLLBAR_REQUESTS_PER_MINUTE": "1000000"}
     log = folder / "server.log"
     with log.open("ab") as output:

@@ -31,7 +31,7 @@ class Running:
     facts: dict[str, Any] = field(default_factory=dict)
 
     def start(self) -> Running:
-        words = [sys.executable, "-m", "tollbar", "up", "--json", "--no-browser", "--port", str(self.port)]
+        words = [sys.executable, "-m", "tollbar", "up", "--json", "--no-browser", "--no-demo", "--port", str(self.port)]
         with (self.data_dir.parent / "server.log").open("ab") as log:
             self.process = subprocess.Popen(
                 [*words, "--data-dir", str(self.data_dir), *self.options],

@@ -151,4 +151,4 @@ def test_a_second_server_on_the_same_directory_is_told_who_holds_it(fresh: Runni
 def _up(data_dir: Path) -> list[str]:
     import sys
 
-    return [sys.executable, "-m", "tollbar", "up", "--json", "--port", "0", "--data-dir", str(data_dir)]
+    return [sys.executable, "-m", "tollbar", "up", "--json", "--no-demo", "--port", "0", "--data-dir", str(data_dir)]

@@ -85,7 +85,7 @@ def test_a_worker_that_would_keep_artifacts_elsewhere_is_refused(fleet: Fleet, t
 def test_a_worker_beside_a_local_server_uses_its_database_and_ends_with_it(tmp_path: Path) -> None:
     fleet = Fleet("", tmp_path, {})
     try:
-        server = fleet.process("up", "--port", "0", "--no-browser").ready()
+        server = fleet.process("up", "--port", "0", "--no-browser", "--no-demo").ready()
         worker = fleet.process("worker", "--slots", "2", folder=server.folder).ready()
         assert (worker.facts["slots"], worker.facts["backends"]) == (2, ["bwrap"])
         server.send(signal.SIGTERM)

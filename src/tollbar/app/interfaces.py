@@ -46,16 +46,19 @@ class Interfaces:
         stack.callback(listener.close)
         return cls(installation, actor, key, listener, settings.public_url or origin_of(listener, settings.host))
 
-    async def serve(
-        self, stack: AsyncExitStack, engine: Engine, capabilities: Capabilities | None
-    ) -> asyncio.Task[None]:
+    def jobs(self, engine: Engine, capabilities: Capabilities | None) -> JobsContext:
+        """Returns with what Jobs are submitted here; `capabilities` are those of this process's sandboxes."""
+        own = self.installation
+        return JobsContext(engine, own.clock, self.origin, capabilities, dead_after_s=own.settings.dead_after_s)
+
+    async def serve(self, stack: AsyncExitStack, jobs: JobsContext) -> asyncio.Task[None]:
         """Answers from now on; the task ends when `stack` closes, or raises what ended the interfaces."""
         own = self.installation
         app = build_app(
             own.settings,
             own.database,
             own.blobs,
-            JobsContext(engine, own.clock, self.origin, capabilities, dead_after_s=own.settings.dead_after_s),
+            jobs,
             own.clock,
             self.origin,
             own.data_dir / "uploads",

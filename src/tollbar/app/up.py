@@ -24,7 +24,7 @@ def up(
     port: Annotated[int | None, Parameter(help="Port to listen on; 0 takes any free one.")] = None,
     host: Annotated[str | None, Parameter(help="Address to listen on.")] = None,
     browser: Annotated[bool, Parameter(help="Open the console in a browser.")] = True,
-    demo: Annotated[bool, Parameter(help="Add a finished demo Job at the first start.")] = True,
+    demo: Annotated[bool, Parameter(help="Run the demo Jobs at the first start.")] = True,
     json_: Annotated[bool, Parameter(name="--json", negative="", help="Print one JSON line on stdout.")] = False,
 ) -> int:
     """Start tollbar on this machine: no key, no Docker, no network needed.
@@ -34,13 +34,12 @@ def up(
 
     Example: tollbar up --port 8787 --no-browser
     """
-    del demo
     configure_logs()
     # Heavy imports wait for a command that needs them, and for logs that are set up.
     from tollbar.app import process
 
     async def begin(stack: AsyncExitStack, settings: Settings) -> Sequence[asyncio.Task[None]]:
-        return await _begin(stack, settings, explicit_port=port is not None, browser=browser, as_json=json_)
+        return await _begin(stack, settings, explicit_port=port is not None, browser=browser, demo=demo, as_json=json_)
 
     return process.run(
         begin,
@@ -51,10 +50,11 @@ def up(
 
 
 async def _begin(
-    stack: AsyncExitStack, settings: Settings, *, explicit_port: bool, browser: bool, as_json: bool
+    stack: AsyncExitStack, settings: Settings, *, explicit_port: bool, browser: bool, demo: bool, as_json: bool
 ) -> Sequence[asyncio.Task[None]]:
     from tollbar.app import installation
     from tollbar.app.announce import announce
+    from tollbar.app.first_jobs import submit_first_jobs
     from tollbar.app.interfaces import Interfaces
     from tollbar.app.work import start_work
     from tollbar.db.datadir import write_server_facts
@@ -62,7 +62,10 @@ async def _begin(
     own = await installation.own(stack, settings)
     interfaces = await Interfaces.prepare(stack, own, explicit_port=explicit_port)
     work = await start_work(stack, own, grace_s=_GRACE_S)
-    serving = await interfaces.serve(stack, work.engine, work.capabilities)
+    jobs = interfaces.jobs(work.engine, work.capabilities)
+    if demo and work.backends:
+        await submit_first_jobs(own.database, jobs, interfaces.actor)
+    serving = await interfaces.serve(stack, jobs)
     facts = await interfaces.facts()
     write_server_facts(own.data_dir, {"url": interfaces.origin, "database_url": own.database.url})
     announce(facts, as_json=as_json, browser=browser and not as_json)
