@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Final, Protocol, runtime_checkable
+from typing import Final
 
 from tollbar.agents.adapter import GatewayAccess, ModelUse, ServedModel
 from tollbar.budget.calls import CallPurpose
@@ -22,7 +22,7 @@ from tollbar.jobs.phase import PhaseFailed
 from tollbar.jobs.retries import Failure
 from tollbar.jobs.states import TRIAL_WORKING, Reason
 from tollbar.jobs.tools import TrialTools, WorkingSet
-from tollbar.sandboxes.errors import EnvironmentRefused, EnvironmentStartFailed
+from tollbar.sandboxes.errors import EnvironmentStartFailed
 from tollbar.sandboxes.interface import Sandbox
 
 INSIDE: Final = "http://127.0.0.1:8787"
@@ -30,15 +30,6 @@ INSIDE: Final = "http://127.0.0.1:8787"
 _BACKLOG: Final = 64
 _SPARE: Final = timedelta(hours=1)
 """What a key outlives the agents' time by: builds, set-up, grading between steps. It is revoked long before."""
-
-
-@runtime_checkable
-class ExposesGateway(Protocol):
-    """A sandbox in which the gateway can be opened."""
-
-    async def expose_gateway(self, serve: Callable[[socket.socket], Awaitable[None]]) -> str:
-        """Opens a port of the loopback inside, served by this process until the next `kill`; returns its base URL."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -55,8 +46,6 @@ class Access:
         async def serve(listening: socket.socket) -> None:
             await self.gateway.serve(listening, self.subject)
 
-        if not isinstance(sandbox, ExposesGateway):
-            raise EnvironmentRefused("network", "A sandbox of this backend cannot reach the gateway.")
         base_url = await sandbox.expose_gateway(serve)
         if base_url != self.inside.base_url:
             raise EnvironmentStartFailed("start", f"The gateway is at {base_url} instead of {self.inside.base_url}.")

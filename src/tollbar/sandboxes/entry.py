@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 from tollbar.sandboxes.bwrap_command import START_ENV, Ceilings
-from tollbar.sandboxes.entry_helper import EXIT, LENGTH, PID, REPLY
+from tollbar.sandboxes.entry_helper import EXIT, LENGTH, LISTENING, PID, REPLY
 from tollbar.sandboxes.identity import Identity
 from tollbar.sandboxes.process import give_word, pipe, readable, settle, take_word
 from tollbar.sandboxes.starter import HOST_ENV, helper_program, send_descriptors
@@ -205,6 +205,18 @@ class Entrance:
         outputs = (stdout, stderr)
         return Entry(control, channel, outputs, pidfd, target.pid_namespace, admission.end_others)
 
+    async def listen(self, target: Target, port: int) -> socket.socket:
+        """Returns a socket that listens on a port of the sandbox's own loopback. Raises `EntryFailed`."""
+        for _ in range(_TRIES):
+            requests = self._open()
+            try:
+                return await _listen(requests, target, port)
+            except _HelperGone:
+                if requests is self._requests:
+                    await self.close()
+        msg = "the helper ended"
+        raise EntryFailed(msg)
+
     async def close(self) -> None:
         """Ends the helper; the next command starts another one. Commands under way go on."""
         requests, process = self._requests, self._process
@@ -235,6 +247,27 @@ class Entrance:
                 )
             self._requests = near
         return self._requests
+
+
+async def _listen(requests: socket.socket, target: Target, port: int) -> socket.socket:
+    loop = asyncio.get_running_loop()
+    with contextlib.ExitStack() as ours:
+        with contextlib.ExitStack() as theirs:
+            control, far_control = _sockets(ours, theirs)
+            await _send(requests, [far_control.fileno(), target.owner, target.process_1])
+        body = json.dumps({"port": port}).encode()
+        try:
+            await loop.sock_sendall(control, LENGTH.pack(len(body)) + body)
+            await readable(control.fileno())
+            said, descriptors, _, _ = socket.recv_fds(control, REPLY.size, 1)
+        except (BrokenPipeError, ConnectionResetError):
+            raise _HelperGone from None
+    if not said:
+        raise _HelperGone
+    kind, value = REPLY.unpack(said)
+    if kind != LISTENING:
+        raise EntryFailed(os.strerror(value))
+    return socket.socket(fileno=descriptors[0])
 
 
 def _sockets(ours: contextlib.ExitStack, theirs: contextlib.ExitStack) -> tuple[socket.socket, socket.socket]:

@@ -10,6 +10,10 @@ process 1. A child is forked per command; everything else is said over the contr
 - out: PID and the pid of the command's process, which waits; in: one byte that lets it go;
 - out: EXIT and its exit code (negative for a signal), or FAILED and an errno.
 
+A message with three descriptors (control socket, user namespace, pidfd) asks for a socket instead: `port` in, and out
+LISTENING with a socket that listens there on the loopback of the sandbox's own network. A socket belongs to the network
+in which it was made, whoever has it.
+
 Nothing of a tenant runs before the command's process is in all namespaces with the rights of a tenant and no other,
 and it cannot be traced until then. An end of the control socket before the byte ends it.
 """
@@ -34,12 +38,14 @@ from tollbar.sandboxes.seccomp import process_1_filter
 REQUESTS = 3
 NAME = b"tollbar-entry"
 DESCRIPTORS = 6
+LISTEN_DESCRIPTORS = 3
+BACKLOG = 64
 CAPABILITIES = (0, 1, 3, 4, 5, 6, 7)
 """CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID: `bwrap_command.CAPABILITIES` by their numbers."""
 
 PROCESS_1_FILTER = process_1_filter()
 
-PID, EXIT, FAILED = 1, 2, 3
+PID, EXIT, FAILED, LISTENING = 1, 2, 3, 4
 REPLY = struct.Struct("<ii")
 LENGTH = struct.Struct("<I")
 
@@ -48,6 +54,8 @@ _NEW_ALL = 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | _NEW_USER | 0x200
 _SET_NAME, _SET_DUMPABLE, _DROP_BOUND, _NO_NEW_PRIVILEGES, _AMBIENT = 15, 4, 24, 38, 47
 _AMBIENT_RAISE, _AMBIENT_CLEAR = 2, 4
 _DIE_WITH_PARENT = 1
+_NEW_NETWORK = 0x40000000
+_GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 0x1
 _SET_FILTER = 22
 _CAPABILITY_VERSION = 0x20080522
 _FIRST_FREE, _ALL_CLOSED = 4, 64
@@ -95,14 +103,47 @@ def serve(last_capability: int) -> None:
             if not said:
                 return
             received = [number for _, _, data in extra for number in memoryview(data).cast("i")]
-            if len(received) == DESCRIPTORS and os.fork() == 0:
+            if len(received) in {DESCRIPTORS, LISTEN_DESCRIPTORS} and os.fork() == 0:
                 requests.close()
                 try:
-                    attend(received, last_capability)
+                    if len(received) == DESCRIPTORS:
+                        attend(received, last_capability)
+                    else:
+                        listen(received)
                 finally:
                     os._exit(0)
             for descriptor in received:
                 os.close(descriptor)
+
+
+def listen(received: list[int]) -> None:
+    """Makes a socket that listens in the network of a sandbox, and hands it over."""
+    control, owner, process_1 = socket.socket(fileno=received[0]), *received[1:]
+    (length,) = LENGTH.unpack(_exactly(control, LENGTH.size))
+    request = json.loads(_exactly(control, length))
+    try:
+        _call("setns", owner, _NEW_USER)
+        join_network(process_1)
+        with socket.socket() as listening:
+            bring_loopback_up(listening)
+            listening.bind(("127.0.0.1", request["port"]))
+            listening.listen(BACKLOG)
+            socket.send_fds(control, [REPLY.pack(LISTENING, 0)], [listening.fileno()])
+    except OSError as error:
+        control.sendall(REPLY.pack(FAILED, error.errno or 0))
+
+
+def join_network(descriptor: int) -> None:
+    """Joins the network of a namespace, or of a process by its pidfd. Raises `OSError`."""
+    _call("setns", descriptor, _NEW_NETWORK)
+
+
+def bring_loopback_up(any_socket: socket.socket) -> None:
+    """Switches `lo` of this process's network on, unless it is."""
+    asked = struct.pack("16sH14x", b"lo", 0)
+    (flags,) = struct.unpack_from("H", fcntl.ioctl(any_socket, _GET_FLAGS, asked), 16)
+    if not flags & _UP:
+        fcntl.ioctl(any_socket, _SET_FLAGS, struct.pack("16sH14x", b"lo", flags | _UP))
 
 
 def attend(received: list[int], last_capability: int) -> None:

@@ -14,7 +14,8 @@ from tollbar.sandboxes.command import End, Ran
 from tollbar.sandboxes.entry import Admission, Entrance, EntryFailed
 from tollbar.sandboxes.errors import EnvironmentStartFailed, SandboxLost
 from tollbar.sandboxes.holder import Holder, start_holder
-from tollbar.sandboxes.interface import ExecResult, SandboxSpec
+from tollbar.sandboxes.interface import GATEWAY_PORT, ExecResult, SandboxSpec, Serve
+from tollbar.sandboxes.listening import Served
 from tollbar.sandboxes.process import Running, settle, start_tree
 from tollbar.sandboxes.sandbox_base import BwrapSandbox, Setting
 from tollbar.sandboxes.terminal import CommandTerminal, TerminalPair
@@ -42,10 +43,25 @@ class HeldSandbox(BwrapSandbox):
         self._starting = asyncio.Lock()
         self._spent = False
         self._numbers = count()
+        self._served = Served()
 
     async def start(self) -> None:
         """Starts the world unless it is there. Raises `EnvironmentStartFailed`, `SandboxLost`."""
         await self._world()
+
+    async def expose_gateway(self, serve: Serve, port: int = GATEWAY_PORT) -> str:
+        """Opens a port of the loopback inside, served by this process until the next `kill`; returns its base URL."""
+        if not self._running:
+            self._killed = False
+        holder = await self._world()
+        try:
+            listening = await self._entrance.listen(holder.target, port)
+        except EntryFailed as error:
+            if not holder.lives():
+                raise _lost() from None
+            msg = f"The port {port} inside could not be opened: {error}."
+            raise EnvironmentStartFailed("start", msg) from error
+        return self._served.add(port, listening, serve)
 
     async def kill(self) -> None:
         """Ends every process and the world; the files stay, and the next command gets a new world on them."""
@@ -175,6 +191,7 @@ class HeldSandbox(BwrapSandbox):
     async def _unmount(self) -> None:
         holder, self._holder = self._holder, None
         self._spent = False
+        await self._served.close()
         if holder is not None:
             await settle(asyncio.create_task(_end(holder)))
 

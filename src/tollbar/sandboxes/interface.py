@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import socket
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
+
+Serve = Callable[[socket.socket], Awaitable[None]]
+"""Serves the connections of a listening socket until it is cancelled; whoever calls it closes the socket."""
+GATEWAY_PORT: Final = 8787
+PROXY_PORT: Final = 8788
 
 
 class Purpose(StrEnum):
@@ -260,6 +266,13 @@ class Sandbox(Protocol):
 
         `env` adds to the environment of the spec. `output` is a host file that receives both streams merged,
         the first and last part kept when they exceed `max_output_bytes`.
+        """
+        ...
+
+    async def expose_gateway(self, serve: Serve, port: int = GATEWAY_PORT) -> str:
+        """Opens a port of the loopback inside, served by this process until the next `kill`; returns its base URL.
+
+        Raises `EnvironmentRefused` where a sandbox of this form has none, `EnvironmentStartFailed`, `SandboxLost`.
         """
         ...
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from tollbar.sandboxes.bwrap_command import chain
 from tollbar.sandboxes.command import Ran
-from tollbar.sandboxes.errors import EnvironmentStartFailed
-from tollbar.sandboxes.interface import SandboxSpec
+from tollbar.sandboxes.errors import EnvironmentRefused, EnvironmentStartFailed
+from tollbar.sandboxes.interface import GATEWAY_PORT, SandboxSpec, Serve
 from tollbar.sandboxes.process import Running, start_tree
 from tollbar.sandboxes.sandbox_base import BwrapSandbox, Setting
 
@@ -19,6 +19,11 @@ class OneShotSandbox(BwrapSandbox):
     def __init__(self, spec: SandboxSpec, setting: Setting, remove: Callable[[], Awaitable[None]]) -> None:
         super().__init__(spec, setting, remove)
         self._used = False
+
+    async def expose_gateway(self, serve: Serve, port: int = GATEWAY_PORT) -> str:
+        """Refuses: its network begins and ends with its one command."""
+        del serve, port
+        raise EnvironmentRefused("network", "A one-shot sandbox has no gateway; a held one does.")
 
     async def kill(self) -> None:
         """Ends every process; the files stay, and the next command can be run."""

@@ -17,6 +17,7 @@ from tollbar.sandboxes.errors import EnvironmentFailure, EnvironmentStartFailed,
 from tollbar.sandboxes.folders import move_onto
 from tollbar.sandboxes.identity import Identity
 from tollbar.sandboxes.interface import (
+    GATEWAY_PORT,
     ArtifactPath,
     ExecResult,
     Form,
@@ -24,6 +25,7 @@ from tollbar.sandboxes.interface import (
     SandboxSpec,
     Seal,
     SealLimits,
+    Serve,
     StoreFile,
 )
 from tollbar.sandboxes.process import Running
@@ -215,6 +217,10 @@ class BwrapSandbox(ABC):
         if not self._destroyed:
             self._destroyed = True
             await self._remove()
+
+    @abstractmethod
+    async def expose_gateway(self, serve: Serve, port: int = GATEWAY_PORT) -> str:
+        """Opens a port of the loopback inside, served by this process; returns its base URL there."""
 
     @abstractmethod
     def _admit(self) -> None:

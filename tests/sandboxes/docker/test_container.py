@@ -282,3 +282,23 @@ async def test_a_folder_that_is_put_replaces_whatever_the_tenant_left_there(crea
         sandbox, "/tests/test.sh; /tests/link; ls -A /logs/verifier; ls evil/verifier; ls -d /tests/deep/er"
     )
     assert result.stdout_tail == b"ours\nours\nr\n/tests/deep/er\n"
+
+
+async def test_the_gateway_is_on_the_containers_own_loopback_until_the_kill(create, sh):
+    async def answer(listening):
+        loop = asyncio.get_running_loop()
+        listening.setblocking(False)
+        while True:
+            link, _ = await loop.sock_accept(listening)
+            with link:
+                await loop.sock_sendall(link, b"the gateway\n")
+
+    sandbox = await create()
+    assert await sandbox.expose_gateway(answer) == "http://127.0.0.1:8787"
+    assert (await sh(sandbox, "nc 127.0.0.1 8787 < /dev/null")).stdout_tail == b"the gateway\n"
+    assert (await sh(sandbox, "nc -w 2 127.0.0.1 8788 < /dev/null")).exit_code == 1
+    other = await create()
+    assert (await sh(other, "nc -w 2 127.0.0.1 8787 < /dev/null")).exit_code == 1
+    await sandbox.kill()
+    assert (await sh(sandbox, "nc -w 2 127.0.0.1 8787 < /dev/null")).exit_code == 1
+    assert (await sh(sandbox, "ip -o link")).stdout_tail.count(b"\n") == 1

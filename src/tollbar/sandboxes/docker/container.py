@@ -19,6 +19,7 @@ from tollbar.sandboxes.docker.tar_seal import TarSealing, ended, outward, read_m
 from tollbar.sandboxes.docker.uploads import Upload
 from tollbar.sandboxes.errors import EnvironmentRefused, EnvironmentStartFailed, SandboxLost
 from tollbar.sandboxes.interface import (
+    GATEWAY_PORT,
     ArtifactPath,
     ExecResult,
     Form,
@@ -26,8 +27,10 @@ from tollbar.sandboxes.interface import (
     SandboxSpec,
     Seal,
     SealLimits,
+    Serve,
     StoreFile,
 )
+from tollbar.sandboxes.listening import Served, listen_beside
 from tollbar.sandboxes.overlay_walk import Kind, components_of
 from tollbar.sandboxes.seal_entries import Declared, declared
 from tollbar.sandboxes.seal_manifest import ManifestEntry, Reason, Status, make_seal
@@ -67,6 +70,7 @@ class DockerSandbox:
         self._killed = False
         self._destroyed = False
         self._starting = asyncio.Lock()
+        self._served = Served()
 
     @property
     def handle(self) -> SandboxHandle:
@@ -125,10 +129,26 @@ class DockerSandbox:
             await asyncio.to_thread(recorder.close)
         return await self._result(recorder, before, exit_code, timed_out=timed_out, wall_s=wall_s)
 
+    async def expose_gateway(self, serve: Serve, port: int = GATEWAY_PORT) -> str:
+        """Opens a port of the container's loopback, served by this process until the next `kill`.
+
+        Returns its base URL inside. Raises `EnvironmentStartFailed`; the engine must run on this machine, and this
+        process must be allowed to join the networks of its containers.
+        """
+        await self._up()
+        pid = self._pid
+        try:
+            listening = await listen_beside(pid or 0, port)
+        except OSError as error:
+            msg = f"The port {port} inside could not be opened: {error.strerror}."
+            raise EnvironmentStartFailed("start", msg) from error
+        return self._served.add(port, listening, serve)
+
     async def kill(self) -> None:
         """Ends every process; the files stay, and the next command can be run."""
         self._killed, self._pid = True, None
         self._taken = False
+        await self._served.close()
         await unless_gone(self._container.kill(signal="SIGKILL"))
         await unless_gone(self._container.wait())
 
@@ -189,6 +209,7 @@ class DockerSandbox:
         """Ends every process and removes the container; safe to repeat."""
         if not self._destroyed:
             self._destroyed, self._killed = True, True
+            await self._served.close()
             await self._place.remove()
 
     def _admit(self) -> None:
