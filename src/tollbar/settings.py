@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 from platformdirs import user_data_path
 from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+DOCKER_OFF: Final = "off"
 
 
 class Settings(BaseSettings):
@@ -44,6 +46,17 @@ class Settings(BaseSettings):
     allowed_origins: Annotated[tuple[str, ...], Field(description="Further browser origins to answer to.")] = ()
     slots: Annotated[int, Field(ge=1, le=256, description="Trials that run at once in one worker.")] = 4
     sandbox_uid: Annotated[int, Field(ge=1, description="Uid of sandboxes when the server runs as root.")] = 64000
+    docker_host: Annotated[
+        str | None,
+        Field(
+            description="Docker engine of Docker sandboxes (unix:///PATH, tcp://HOST:PORT); who may use it is root on its"
+            " machine. Absent: what DOCKER_HOST and Docker's own settings say; off: no Docker sandboxes here."
+        ),
+    ] = None
+    docker_runtime: Annotated[
+        str | None,
+        Field(description="Runtime of Docker sandboxes that the engine must have, such as runsc; absent: its own."),
+    ] = None
     pg_uid: Annotated[
         int | None, Field(description="Uid of the embedded database where root may not make user namespaces.")
     ] = None

@@ -16,7 +16,7 @@ from tollbar.db.session import Database
 from tollbar.engine import store
 from tollbar.engine.dbos_engine import DbosEngine
 from tollbar.engine.errors import DeclaredDead
-from tollbar.engine.liveness import Intervals, Watchdog, Worker, capacity
+from tollbar.engine.liveness import Intervals, Watchdog, Worker, capacities
 from tollbar.engine.locks import Lock, elected, under_lock
 from tollbar.engine.port import EngineState, Work
 from tollbar.engine.reaper import Audit, HandOver, Reaper
@@ -318,8 +318,7 @@ async def test_the_capacity_is_what_living_workers_may_hold(database: Database) 
     await a_worker_that_was(database, "old", "dead")
     await a_worker_that_was(database, "going", "leaving")
     async with database.session() as session:
-        assert await capacity(session, "bwrap") == (2 * 4 + 16) + (2 * 10 + 16)
-        assert await capacity(session, "docker") == 0
+        assert await capacities(session) == {"bwrap": (2 * 4 + 16) + (2 * 10 + 16)}
 
 
 @pytest.mark.requirement("G-ENG-16.11")

@@ -83,7 +83,7 @@ async def test_what_the_backend_cannot_give_is_refused_before_anything_starts(
     files = {"tests__test_dot_bat": "", "solution__solve_dot_bat": ""} if detail == "os" else {}
     await world.publish("team/odd", tasks=("odd",), toml=mode.replace(*change), **files)
     world.provider.can = replace(world.provider.can, healthcheck=detail != "key")
-    blind = replace(world, context=replace(world.context, capabilities=None))  # so that the submission is taken
+    blind = replace(world, context=replace(world.context, capabilities={}))  # so that the submission is taken
     trial = await blind.one(dataset="team/odd@1", runner="envhub/metered@main", max_cost_usd=1)
     assert words(trial) == ("failed", None, "ENVIRONMENT_REFUSED", detail)
     assert mentions in trial["message"]

@@ -315,7 +315,7 @@ async def test_what_a_step_asks_for_and_cannot_have_is_refused_before_anything_s
 
 async def test_a_job_that_insists_on_one_shot_sandboxes_cannot_run_steps(world: World) -> None:
     await world.publish("team/steps", tasks=("walk",), toml=toml(), **files())
-    blind = replace(world, context=replace(world.context, capabilities=None))
+    blind = replace(world, context=replace(world.context, capabilities={}))
     trial = await blind.one(dataset="team/steps@1", execution={"sandbox_form": "one_shot"})
     assert short(trial) == ("failed", None, "ENVIRONMENT_REFUSED", "key")
     assert "execution.sandbox_form" in trial["message"]

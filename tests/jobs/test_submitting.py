@@ -214,7 +214,7 @@ async def test_a_submission_of_which_nothing_can_run_is_refused_and_a_part_of_it
 
 
 async def test_without_a_backend_a_submission_is_taken_and_waits(world: World) -> None:
-    blind = replace(world, context=replace(world.context, capabilities=None))
+    blind = replace(world, context=replace(world.context, capabilities={}))
     assert (await blind.submit())["status"] == "pending"
 
 

@@ -25,7 +25,7 @@ from tollbar.artifacts.blobs import BlobStore, local_blobs
 from tollbar.budget import service as budget
 from tollbar.db.session import Database, open_database
 from tollbar.engine.dbos_engine import DbosEngine
-from tollbar.engine.liveness import Intervals, Worker, capacity
+from tollbar.engine.liveness import Intervals, Worker, capacities
 from tollbar.engine.loops import Loop
 from tollbar.engine.process import WorkerProcess
 from tollbar.engine.reaper import HandOver
@@ -59,10 +59,7 @@ async def working(
     recovery = Recovery(database, engine, clock)
     (root / "logs").mkdir(parents=True, exist_ok=True)
 
-    async def room(session: AsyncSession) -> int:
-        return await capacity(session, "bwrap")
-
-    pump = Loop("pump", 0.1, Pump(database, engine, room, "trials.bwrap").run_once, clock=clock)
+    pump = Loop("pump", 0.1, Pump(database, engine, capacities).run_once, clock=clock)
     tools = TrialTools(
         database=database, engine=engine, provider=provider, blobs=blobs, clock=clock, executor_id=executor_id,
         tasks=TaskCache(root / "tasks", blobs, provider), slots=asyncio.Semaphore(slots), logs=root / "logs",

@@ -227,13 +227,13 @@ def world_of(
         kick_pump=lambda: None,
     )
     flows.register(engine, tools)
-    context = JobsContext(engine, clock, "https://tollbar.example", CAPABILITIES, dead_after_s=_NEVER_S)
+    context = JobsContext(engine, clock, "https://tollbar.example", {"bwrap": CAPABILITIES}, dead_after_s=_NEVER_S)
     made: list[World] = []
 
-    async def capacity(_: Any) -> int:
-        return made[0].capacity
+    async def capacity(_: Any) -> dict[str, int]:
+        return {"bwrap": made[0].capacity}
 
-    pump = Pump(database, engine, capacity, "trials.bwrap")
+    pump = Pump(database, engine, capacity)
     recovery = Recovery(database, engine, clock)
     made.append(World(database, blobs, actor, engine, provider, clock, root, context, tools, pump, recovery))
     return made[0]

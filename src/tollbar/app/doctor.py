@@ -7,7 +7,6 @@ import json
 import os
 import platform
 import shutil
-import socket
 import stat
 from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass
@@ -125,11 +124,11 @@ async def _database(settings: Settings) -> AsyncIterator[Finding]:
 
 
 async def _sandboxes(settings: Settings) -> AsyncIterator[Finding]:
-    from tollbar.sandboxes.bwrap import BwrapProvider
+    from tollbar.app.backends import bwrap_of
 
     root = settings.data_dir.expanduser() / "sandboxes"
     made = not root.exists()
-    provider = BwrapProvider(root, sandbox_uid=settings.sandbox_uid, host=socket.gethostname())
+    provider = bwrap_of(settings, settings.data_dir.expanduser())
     problems = await provider.preflight()
     for problem in problems:
         yield Finding("sandboxes", "fail", f"{problem.code}: {problem.message}", problem.fix)
@@ -140,3 +139,25 @@ async def _sandboxes(settings: Settings) -> AsyncIterator[Finding]:
             yield Finding("sandboxes", "warn", f"{problem.code}: {problem.message}", problem.fix)
     if made:
         shutil.rmtree(root, ignore_errors=True)
+    yield await _docker(settings)
+
+
+async def _docker(settings: Settings) -> Finding:
+    """Docker is needed by nothing that works without it: where nobody named an engine, its absence is no warning."""
+    from tollbar.app.backends import docker_of
+    from tollbar.sandboxes.docker.engine import is_configured
+
+    provider = docker_of(settings, settings.data_dir.expanduser())
+    if provider is None:
+        return Finding("docker", "ok", "switched off (TOLLBAR_DOCKER_HOST)")
+    try:
+        problems = await provider.preflight()
+    finally:
+        await provider.close()
+    if not problems:
+        levels = ", ".join(f"{name} {level}" for name, level in sorted(provider.capabilities().limits.items()))
+        return Finding("docker", "ok", f"a Docker engine answers: runner envhub/docker; limits: {levels}")
+    found = f"{problems[0].code}: {problems[0].message}"
+    if is_configured(settings.docker_host):
+        return Finding("docker", "warn", found, problems[0].fix)
+    return Finding("docker", "ok", "no Docker engine here: Jobs on envhub/docker need a worker that has one")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -46,8 +46,8 @@ class Interfaces:
         stack.callback(listener.close)
         return cls(installation, actor, key, listener, settings.public_url or origin_of(listener, settings.host))
 
-    def jobs(self, engine: Engine, capabilities: Capabilities | None) -> JobsContext:
-        """Returns with what Jobs are submitted here; `capabilities` are those of this process's sandboxes."""
+    def jobs(self, engine: Engine, capabilities: Mapping[str, Capabilities]) -> JobsContext:
+        """Returns with what Jobs are submitted here; `capabilities` are those of this process's backends."""
         own = self.installation
         return JobsContext(engine, own.clock, self.origin, capabilities, dead_after_s=own.settings.dead_after_s)
 

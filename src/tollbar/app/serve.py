@@ -56,7 +56,7 @@ async def _begin(
     interfaces = await Interfaces.prepare(stack, joined, explicit_port=explicit_port)
     engine = DbosEngine(joined.database.url)
     stack.push_async_callback(engine.stop)
-    serving = await interfaces.serve(stack, interfaces.jobs(engine, None))
+    serving = await interfaces.serve(stack, interfaces.jobs(engine, {}))
     facts = await interfaces.facts()
     _publish(stack, interfaces)
     announce(facts, as_json=as_json, browser=False)

@@ -82,15 +82,15 @@ async def _kept(settings: Settings) -> list[KeptSandbox]:
 
 
 async def _enter(settings: Settings, trial_id: str, command: str) -> int:
+    from tollbar.app.backends import bwrap_of
     from tollbar.app.installation import made
-    from tollbar.app.work import provider_of
     from tollbar.jobs.errors import SandboxNotKept
     from tollbar.sandboxes.errors import EnvironmentFailure
 
     kept = next((each for each in await _kept(settings) if each.trial_id == trial_id), None)
     if kept is None:
         raise SandboxNotKept(trial_id)
-    provider = provider_of(settings, made(settings.data_dir))
+    provider = bwrap_of(settings, made(settings.data_dir))
     try:
         sandbox = await provider.attach(kept.name)
     except EnvironmentFailure as error:

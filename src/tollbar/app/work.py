@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import structlog
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from tollbar.agents.software import FOLDER, offered
+from tollbar.app.backends import Backends, find_backends
 from tollbar.app.gateway import WorkerGateway, start_gateway
 from tollbar.app.installation import Installation, made
 from tollbar.app.retention import Leftovers, Patient, Retention
 from tollbar.budget import service as budget
 from tollbar.db.session import open_database
 from tollbar.engine.dbos_engine import DbosEngine
-from tollbar.engine.liveness import Intervals, Worker, capacity
+from tollbar.engine.liveness import Intervals, Worker, capacities
 from tollbar.engine.locks import Lock, under_lock
 from tollbar.engine.loops import Loop
 from tollbar.engine.process import WorkerProcess
@@ -31,10 +30,8 @@ from tollbar.jobs import flows
 from tollbar.jobs.pump import Pump
 from tollbar.jobs.recovery import Recovery
 from tollbar.jobs.taskcache import TaskCache
-from tollbar.jobs.tools import TrialTools
-from tollbar.sandboxes.bwrap import BwrapProvider
+from tollbar.jobs.tools import Site, TrialTools
 from tollbar.sandboxes.interface import Capabilities
-from tollbar.settings import Settings
 
 _PUMP_S: Final = 0.5
 _RECONCILE_BEATS: Final = 5
@@ -54,8 +51,8 @@ class Work:
     worker_id: str
     backends: tuple[str, ...]
     """Names of the sandbox backends that work here."""
-    capabilities: Capabilities | None
-    """What its sandboxes can enforce; None when none can run here."""
+    capabilities: Mapping[str, Capabilities]
+    """What each backend's sandboxes can enforce; empty when none can run here."""
     ended: asyncio.Task[None]
 
 
@@ -64,8 +61,7 @@ async def start_work(stack: AsyncExitStack, installation: Installation, *, grace
 
     Without a usable sandbox backend no Trial is claimed here, only control work.
     """
-    provider = provider_of(installation.settings, installation.data_dir)
-    backends = (provider.name,) if await _usable(provider) else ()
+    backends = await find_backends(stack, installation.settings, installation.data_dir)
     worker_id = uuid.uuid4().hex
     clock = installation.clock
     engine = DbosEngine(
@@ -76,11 +72,11 @@ async def start_work(stack: AsyncExitStack, installation: Installation, *, grace
     )
     gateway = await start_gateway(stack, installation, engine, worker_id)
     recovery = Recovery(installation.database, engine, clock, gateway)
-    loops = _loops(installation, engine, recovery, provider)
-    flows.register(engine, _tools(installation, engine, provider, gateway, worker_id, loops[0]))
+    loops = _loops(installation, engine, recovery, backends)
+    flows.register(engine, _tools(installation, engine, backends, gateway, worker_id, loops[0]))
     process = WorkerProcess.assemble(
         engine=engine,
-        worker=_worker(stack, installation, provider, worker_id, backends),
+        worker=_worker(stack, installation, worker_id, backends),
         hand_over=_hand_over(recovery),
         clock=clock,
         alone=installation.alone,
@@ -88,32 +84,25 @@ async def start_work(stack: AsyncExitStack, installation: Installation, *, grace
         keep_days=installation.settings.keep_engine_days,
     )
     stack.push_async_callback(process.stop, grace_s)
-    await process.start([CONTROL, BRANCHES, *map(trials, backends)])
+    await process.start([CONTROL, BRANCHES, *map(trials, backends.names)])
     ended = asyncio.create_task(process.declared_dead())
-    return Work(engine, worker_id, backends, provider.capabilities() if backends else None, ended)
-
-
-def provider_of(settings: Settings, data_dir: Path) -> BwrapProvider:
-    """Returns the sandbox backend of a data directory; nothing is started yet."""
-    return BwrapProvider(data_dir / "sandboxes", sandbox_uid=settings.sandbox_uid, host=socket.gethostname())
-
-
-async def _usable(provider: BwrapProvider) -> bool:
-    problems = await provider.preflight()
-    for problem in problems:
-        _log.error("no sandbox can run here", code=problem.code, problem=problem.message, fix=problem.fix)
-    return not problems
+    return Work(engine, worker_id, backends.names, backends.capabilities, ended)
 
 
 def _tools(
     installation: Installation,
     engine: DbosEngine,
-    provider: BwrapProvider,
+    backends: Backends,
     gateway: WorkerGateway,
     worker_id: str,
     pump: Loop,
 ) -> TrialTools:
     data_dir, slots = installation.data_dir, installation.settings.slots
+    sites = {
+        name: Site(backend, TaskCache(data_dir / "tasks", installation.blobs, backend))
+        for name, backend in backends.usable.items()
+    }
+    provider = backends.first
     return TrialTools(
         database=installation.database,
         engine=engine,
@@ -129,16 +118,11 @@ def _tools(
         software=data_dir / FOLDER,
         gateway=gateway,
         redactor=installation.vault.redactor,
+        sites=sites,
     )
 
 
-def _worker(
-    stack: AsyncExitStack,
-    installation: Installation,
-    provider: BwrapProvider,
-    worker_id: str,
-    backends: tuple[str, ...],
-) -> Worker:
+def _worker(stack: AsyncExitStack, installation: Installation, worker_id: str, backends: Backends) -> Worker:
     """Returns this process as a worker, with connections of its own: a busy pool is no death."""
     settings = installation.settings
     beats = open_database(installation.database.url, pool_size=_BEAT_CONNECTIONS)
@@ -147,15 +131,15 @@ def _worker(
         database=beats,
         executor_id=worker_id,
         slots=settings.slots,
-        backends=backends,
+        backends=backends.names,
         intervals=Intervals(settings.beat_s, settings.self_kill_s, settings.dead_after_s),
-        kill_sandboxes=provider.kill_now,
+        kill_sandboxes=backends.kill_now,
         clock=installation.clock,
         software=lambda: offered(installation.data_dir / FOLDER),
     )
 
 
-def _loops(installation: Installation, engine: DbosEngine, recovery: Recovery, provider: BwrapProvider) -> list[Loop]:
+def _loops(installation: Installation, engine: DbosEngine, recovery: Recovery, backends: Backends) -> list[Loop]:
     """Returns the periodic work of the layers above the engine; the pump comes first."""
     database, clock = installation.database, installation.clock
     settings = installation.settings
@@ -165,14 +149,11 @@ def _loops(installation: Installation, engine: DbosEngine, recovery: Recovery, p
         clock,
     )
 
-    async def held_by_all(session: AsyncSession) -> int:
-        return await capacity(session, provider.name)
-
     async def reap() -> None:
-        await provider.reap((), now=clock.now())
+        await backends.reap(clock.now())
 
     reconcile_s = _RECONCILE_BEATS * installation.settings.beat_s
-    pump = Pump(database, engine, held_by_all, trials(provider.name))
+    pump = Pump(database, engine, capacities)
     return [
         Loop("pump", _PUMP_S, pump.run_once, clock=clock),
         Loop("reconciler", reconcile_s, under_lock(database, Lock.RECONCILER, recovery.reconcile), clock=clock),

@@ -9,6 +9,7 @@ import asyncio
 import os
 import socket
 import threading
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -153,9 +154,12 @@ class Watchdog:
                 self._fed_at = now
 
 
-async def capacity(session: AsyncSession, backend: str) -> int:
-    """Returns how many Trials of that backend the living workers may hold together, running and claimed ahead."""
-    return sum(ahead(slots) for slots in await store.living_slots(session, backend))
+async def capacities(session: AsyncSession) -> dict[str, int]:
+    """Returns by backend how many Trials the living workers may hold together, running and claimed ahead."""
+    found: Counter[str] = Counter()
+    for backend, slots in await store.slots_of_each(session):
+        found[backend] += ahead(slots)
+    return dict(found)
 
 
 async def served(session: AsyncSession, silent_s: float) -> frozenset[str]:

@@ -108,6 +108,13 @@ async def living_slots(session: AsyncSession, backend: str) -> list[int]:
     return list(await session.scalars(query))
 
 
+async def slots_of_each(session: AsyncSession) -> list[tuple[str, int]]:
+    """Returns backend and slots of each worker that takes work, once for each of its backends."""
+    backend = func.unnest(WorkerRow.backends).column_valued("backend")
+    query = select(backend, WorkerRow.slots).where(WorkerRow.state == WorkerState.LIVE.value)
+    return [(row[0], row[1]) for row in await session.execute(query)]
+
+
 async def living_software(session: AsyncSession) -> list[list[str]]:
     """Returns for each worker that takes work what its machine has of the software of agents."""
     query = select(WorkerRow.software).where(WorkerRow.state == WorkerState.LIVE.value)

@@ -46,6 +46,7 @@ async def run(tools: TrialTools, trial_id: str, try_no: int) -> Outcome:
     if found is None:
         return GONE
     try:
+        tools = tools.on(found.job.runner["backend"])
         local = await tools.tasks.load(found.task_row.files_sha256, found.trial.task_name)
         if not await _sealed_before(tools, found, local):
             phase.check(tools, found, local)

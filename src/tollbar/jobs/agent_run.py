@@ -112,7 +112,8 @@ def prepared(
     held = forms.held_for(local.needs, plan, gateway=access is not None)
     if found.job.sandbox_form == forms.AskedForm.ONE_SHOT and held is not None:
         raise EnvironmentRefused("key", f"execution.sandbox_form one_shot: {held} needs a held sandbox.")
-    form = forms.agent_form(found.job.sandbox_form, local.needs, plan, gateway=access is not None)
+    can = tools.provider.capabilities()
+    form = forms.agent_form(found.job.sandbox_form, can, local.needs, plan, gateway=access is not None)
     step = "" if part.step is None else f"{part.number}-"
     log = tools.logs / f"{found.trial.id}-{found.try_no}-{step}agent"
     timeout_s = phase.agent_timeout_s(tools, found, part)

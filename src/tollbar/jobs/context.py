@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from tollbar.engine.port import Engine
 from tollbar.jobs.pump import PROJECT_LIMIT
@@ -18,8 +19,8 @@ class JobsContext:
     clock: Clock
     origin: str
     """Public origin, for links."""
-    capabilities: Capabilities | None = None
-    """What the default backend can enforce; None when no backend works here."""
+    capabilities: Mapping[str, Capabilities] = field(default_factory=dict[str, Capabilities])
+    """What the backends that work here can enforce, by their names; of others only a Trial's worker knows it."""
     project_running: int = PROJECT_LIMIT
     """Trials of one project that the workers run at once."""
     max_running: int = 64

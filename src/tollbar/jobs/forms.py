@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from tollbar.agents.adapter import AgentPlan
-from tollbar.sandboxes.interface import Form
+from tollbar.sandboxes.interface import Capabilities, Form
 
 
 class AskedForm(StrEnum):
@@ -43,11 +43,17 @@ def held_for(needs: Mapping[str, Any], plan: AgentPlan | None = None, *, gateway
     return None
 
 
-def agent_form(asked: str, needs: Mapping[str, Any], plan: AgentPlan, *, gateway: bool = False) -> Form:
+def agent_form(
+    asked: str, can: Capabilities, needs: Mapping[str, Any], plan: AgentPlan, *, gateway: bool = False
+) -> Form:
     """Returns the form of an agent's sandbox, which a shared verifier and every step of a task use, too."""
-    return Form.HELD if asked == AskedForm.HELD or held_for(needs, plan, gateway=gateway) is not None else Form.ONE_SHOT
+    return _form(asked, can, held=held_for(needs, plan, gateway=gateway) is not None)
 
 
-def verifier_form(asked: str, *, healthcheck: bool) -> Form:
+def verifier_form(asked: str, can: Capabilities, *, healthcheck: bool) -> Form:
     """Returns the form of a separate verifier's sandbox: its test script is one command."""
-    return Form.HELD if asked == AskedForm.HELD or healthcheck else Form.ONE_SHOT
+    return _form(asked, can, held=healthcheck)
+
+
+def _form(asked: str, can: Capabilities, *, held: bool) -> Form:
+    return Form.HELD if held or asked == AskedForm.HELD or Form.ONE_SHOT not in can.forms else Form.ONE_SHOT

@@ -58,6 +58,7 @@ async def _grade(tools: TrialTools, found: WorkingSet) -> None:
     if found.trial.steps is not None:
         await _record(tools, found, stepwise.ending(found), [])
         return
+    tools = tools.on(found.job.runner["backend"])
     local = await tools.tasks.load(found.task_row.files_sha256, found.trial.task_name)
     async with tools.database.session() as session:
         seal = await store.seal(session, found.trial.id)

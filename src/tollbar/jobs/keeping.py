@@ -44,8 +44,9 @@ async def _keep(tools: TrialTools, trial_id: str, try_no: int, waiting: Waiting)
             return False
     name = SandboxName(trial_id, try_no, Purpose.AGENT)
     try:
-        await tools.provider.keep(name, until)
-        await tools.provider.let_go(name)
+        provider = tools.on(handle.backend).provider
+        await provider.keep(name, until)
+        await provider.let_go(name)
     except Exception:  # noqa: BLE001 - the Trial has ended: its result stands whatever becomes of its sandbox
         _log.exception("a sandbox could not be kept", trial_id=trial_id, try_no=try_no)
         async with tools.database.transaction() as session:

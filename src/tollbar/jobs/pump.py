@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from tollbar.db.session import Database
 from tollbar.engine.errors import WorkExists
 from tollbar.engine.port import Engine, Work
+from tollbar.engine.queues import trials
 from tollbar.jobs import store
 from tollbar.jobs.admission import store as admission
 from tollbar.jobs.retries import LOSS_BOUND
@@ -21,8 +22,8 @@ PROJECT_LIMIT: Final = 256
 
 _log = structlog.get_logger()
 
-Capacity = Callable[[AsyncSession], Awaitable[int]]
-"""Returns how many Trials the living workers may hold together, running and claimed ahead."""
+Capacity = Callable[[AsyncSession], Awaitable[Mapping[str, int]]]
+"""Returns by backend how many Trials the living workers may hold together, running and claimed ahead."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,6 @@ class Pump:
     database: Database
     engine: Engine
     capacity: Capacity
-    queue: str
     project_limit: int = PROJECT_LIMIT
     """Trials of one project that may run at once."""
 
@@ -41,20 +41,22 @@ class Pump:
         async with self.database.transaction() as session:
             if not await admission.pump_lock(session, PUMP_LOCK):
                 return 0
-            free = await self.capacity(session) - await admission.load(session)
-            if free <= 0:
-                return 0
-            admitted = await admission.admit(session, free, self.project_limit)
-            for row in admitted:
-                await self._enqueue(session, row)
-            return len(admitted)
+            load = await admission.load(session)
+            admitted = 0
+            for backend, capacity in sorted((await self.capacity(session)).items()):
+                free = capacity - load.get(backend, 0)
+                rows = await admission.admit(session, backend, free, self.project_limit) if free > 0 else []
+                for row in rows:
+                    await self._enqueue(session, row, trials(backend))
+                admitted += len(rows)
+            return admitted
 
-    async def _enqueue(self, session: AsyncSession, row: Any) -> None:
+    async def _enqueue(self, session: AsyncSession, row: Any, queue: str) -> None:
         """Hands one try to the engine; one that the engine knows already gets the next number, or nothing would run."""
         try:
             await self.engine.enqueue(
                 session,
-                Work(trial_work_id(row.id, row.try_no), "trial", self.queue, (row.id, row.try_no), row.rank_priority),
+                Work(trial_work_id(row.id, row.try_no), "trial", queue, (row.id, row.try_no), row.rank_priority),
             )
         except WorkExists:
             _log.exception("the engine knows this try already", trial_id=row.id, try_no=row.try_no)

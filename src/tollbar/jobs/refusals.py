@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from tollbar.datasets.taskfile import Task
 from tollbar.jobs.forms import AskedForm, held_for
-from tollbar.sandboxes.interface import Capabilities, Network
+from tollbar.sandboxes.interface import Capabilities, Form, Network
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,8 @@ def _problems(
     for name in missing:
         if name.upper() not in params:
             yield Refused("variable", f"${{{name}}}: the task needs this variable; give it as a parameter of the Job.")
+    if form == AskedForm.ONE_SHOT and Form.ONE_SHOT not in can.forms:
+        yield Refused("key", "execution.sandbox_form one_shot: this backend has held sandboxes only.")
     held = held_for(needs)
     if form == AskedForm.ONE_SHOT and held is not None:
         yield Refused("key", f"execution.sandbox_form one_shot: {held} of this task needs a held sandbox.")

@@ -163,7 +163,8 @@ def _unserved(view: JobView) -> list[dict[str, str]]:
     if view.is_served:
         return []
     backend = view.job.runner["backend"]
-    message = f"The Job waits: no living worker runs {backend} sandboxes. Start one: tollbar worker."
+    where = ", on a machine where a Docker engine answers" if backend == "docker" else ""
+    message = f"The Job waits: no living worker runs {backend} sandboxes. Start one: tollbar worker{where}."
     return [{"code": "NO_LIVING_WORKER", "reason": backend, "message": message}]
 
 

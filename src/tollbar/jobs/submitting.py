@@ -30,10 +30,11 @@ from tollbar.jobs.errors import (
 from tollbar.jobs.events import service as events
 from tollbar.jobs.spending import Plan
 from tollbar.jobs.states import JobState
-from tollbar.jobs.submission import Submission
+from tollbar.jobs.submission import Execution, Submission
 from tollbar.jobs.tables import JobRow, JobTaskRow
 from tollbar.kit.ids import new_id
 from tollbar.sandboxes import service as runners
+from tollbar.sandboxes.interface import Capabilities
 
 
 async def submit(
@@ -104,7 +105,8 @@ async def _resolve(
     runner = await runners.resolve(session, wanted.runner or profile.runner or "envhub/base@main")
     await _agree(session, profile.name, profile.runner, wanted.runner)
     params = _params(profile.agent, profile.params, wanted, chosen)
-    refused = _refusals(context, chosen, params, profile.agent, wanted.execution.sandbox_form)
+    can = context.capabilities.get(runner.backend)
+    refused = [] if can is None else _refusals(can, chosen, params, profile.agent, wanted.execution)
     job_id, ref = new_id("job"), chosen.dataset_ref()
     job = JobRow(
         id=job_id,
@@ -164,12 +166,12 @@ def _task_row(job_id: str, seq: int, task: SelectedTask) -> JobTaskRow:
 
 
 def _refusals(
-    context: JobsContext, chosen: Selection, params: Mapping[str, Any], agent: str, form: str
+    can: Capabilities, chosen: Selection, params: Mapping[str, Any], agent: str, execution: Execution
 ) -> list[dict[str, str]]:
     """Returns the tasks of which no Trial could start, each with the reason; raises when it is all of them."""
-    if context.capabilities is None:
-        return []
-    can, oracle = context.capabilities, ADAPTERS[agent].uses_solution
+    if execution.keep_failed_s and not can.keeps:
+        raise UnsupportedCapability("This runner's backend keeps no sandboxes (execution.keep_failed_sec).")
+    oracle, form = ADAPTERS[agent].uses_solution, execution.sandbox_form
     found = [(task.name, refusals.check(task.needs, can, params, oracle=oracle, form=form)) for task in chosen.tasks]
     refused = [{"task": name, **asdict(why)} for name, why in found if why is not None]
     if len(refused) == len(chosen.tasks):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from tollbar.jobs.sinks import Sink
 from tollbar.jobs.tables import JobRow, JobTaskRow, TrialRow
 from tollbar.jobs.taskcache import TaskCache
 from tollbar.kit.clock import Clock
+from tollbar.sandboxes.errors import BackendUnusable
 from tollbar.sandboxes.interface import Sandbox, SandboxProvider, SealLimits
 from tollbar.vault.redactor import Redactor
 
@@ -38,6 +39,14 @@ class Waiting:
 
     sandbox: Sandbox
     keep_failed_s: float
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where Trials of one backend run on this machine."""
+
+    provider: SandboxProvider
+    tasks: TaskCache
 
 
 @dataclass(frozen=True)
@@ -72,6 +81,9 @@ class TrialTools:
     redactor: Redactor = field(default_factory=Redactor)
     """Knows what may stand in nothing that a Trial leaves."""
 
+    sites: Mapping[str, Site] = field(default_factory=dict[str, Site])
+    """The backends of this machine beside that of `provider`, by their names."""
+
     def clean(self, values: dict[str, Any]) -> dict[str, Any]:
         """Returns columns of a row without secrets in their texts."""
         return self.redactor.value(values)
@@ -80,6 +92,16 @@ class TrialTools:
     def sink(self) -> Sink:
         """Returns where files of Trials are stored."""
         return Sink(self.blobs, self.redactor)
+
+    def on(self, backend: str) -> TrialTools:
+        """Returns these tools with the sandboxes of that backend. Raises `BackendUnusable` when it is not here."""
+        if backend == self.provider.name:
+            return self
+        site = self.sites.get(backend)
+        if site is None:
+            msg = f"this worker has no {backend} sandboxes"
+            raise BackendUnusable(msg)
+        return replace(self, provider=site.provider, tasks=site.tasks)
 
     def trial_left(self) -> None:
         """Calls for further Trials when the line in front of the slots runs out."""

@@ -103,7 +103,7 @@ async def _run(tools: TrialTools, case: Case, run_no: int) -> Verdict:
             if part.is_separate:
                 environment = await phase.verifier_environment(tools, found, case.local, part)
                 checked = environment.healthcheck is not None
-                form = forms.verifier_form(found.job.sandbox_form, healthcheck=checked)
+                form = forms.verifier_form(found.job.sandbox_form, tools.provider.capabilities(), healthcheck=checked)
             else:
                 environment = await phase.agent_environment(tools, found, case.local)
         async with phase.meter(tools, found, environment, Payer.VERIFIER, case.timeout_s, run_no=lease_no) as meter:

@@ -177,6 +177,10 @@ class Capabilities:
     kernel_isolation: str
     seal: bool
     regrade: bool
+    forms: frozenset[Form] = frozenset(Form)
+    """The forms in which it can hold a sandbox."""
+    keeps: bool = True
+    """Whether somebody can look into a sandbox that was kept."""
 
 
 @dataclass(frozen=True)
@@ -404,8 +408,11 @@ class SandboxProvider(Protocol):
         """Lets go of a kept sandbox of this process, so that any process of this machine may `attach` it."""
         ...
 
-    async def attach(self, name: SandboxName) -> EnterableSandbox:
-        """Returns a sandbox of this process, or a kept one on its files, in the form `held`; or `SandboxLost`."""
+    async def attach(self, name: SandboxName) -> Sandbox:
+        """Returns a sandbox of this process, or a kept one on its files, in the form `held`; or `SandboxLost`.
+
+        Of a backend that `keeps`, it is an `EnterableSandbox`.
+        """
         ...
 
     async def list_sandboxes(self, *, now: datetime) -> list[SandboxView]:

@@ -1,4 +1,4 @@
-"""Runners: the two that every installation has, and how a reference is frozen to a revision."""
+"""Runners: those that every installation has, and how a reference is frozen to a revision."""
 
 from __future__ import annotations
 
@@ -21,11 +21,16 @@ from tollbar.sandboxes.tables import RunnerRevisionRow
 
 METERED_VCPU_SECOND_PUSD: Final = PUSD_PER_USD // 100
 METERED_GIB_SECOND_PUSD: Final = PUSD_PER_USD // 1000
+_OWN_IMAGE: Final = "image"
+"""The base of a backend in which every task has the image that it names."""
 _MAXIMA: Final = Limits(cpus=8.0, memory_mb=32768, disk_mb=51200, pids=4096, nofile=65536)
 
 
 def seeded(backend: str, base: str) -> dict[str, Description]:
-    """Returns the descriptions of the seeded runners by short name: `base` is free, `metered` the same at a price."""
+    """Returns the descriptions of the seeded runners by short name.
+
+    `base` is free, `metered` the same at a price, and `docker` free on the images that tasks themselves name.
+    """
     free = Description(
         backend=backend,
         base=base,
@@ -46,16 +51,20 @@ def seeded(backend: str, base: str) -> dict[str, Description]:
         gib_second_pusd=METERED_GIB_SECOND_PUSD,
         declared_free=False,
     )
-    return {"base": free, "metered": metered}
+    docker = replace(free, backend="docker", base=_OWN_IMAGE, demanded_level="none", allow_base_substitution=False)
+    return {"base": free, "metered": metered, "docker": docker}
 
 
 async def seed(session: AsyncSession, clock: Clock, *, backend: str = "bwrap", base: str | None = None) -> None:
-    """Creates `envhub/base@main` and `envhub/metered@main` where they are missing; what exists stays as it is.
+    """Creates `envhub/base@main`, `envhub/metered@main` and `envhub/docker@main` where they are missing.
+
+    What exists stays as it is. `envhub/docker` is there whether an engine answers here or not: the worker that will
+    run a Job on it may be another machine's.
 
     `backend` is the best one of the machine and `base` its base with digest (this host's when it is not given). Safe
     to repeat and safe beside another server that does the same.
     """
-    names = ("base", "metered")
+    names = ("base", "metered", "docker")
     missing = [name for name in names if await store.labelled(session, DEFAULT_NAMESPACE, name, DEFAULT_LABEL) is None]
     if not missing:
         return

@@ -40,7 +40,7 @@ _CHOOSE = text(
        CROSS JOIN LATERAL (
          SELECT id, try_no, seq, job_id FROM trial WHERE job_id = j.id AND state = 'pending' ORDER BY seq
           LIMIT greatest(j.max_running - coalesce(l.n, 0), 0)) t
-       WHERE j.state = 'running' AND NOT EXISTS (
+       WHERE j.state = 'running' AND j.runner->>'backend' = :backend AND NOT EXISTS (
          SELECT FROM budget b WHERE b.id = j.budget_id AND b.waiting_until > clock_timestamp())),
     ranked AS (
       SELECT c.id, c.try_no, c.rank_priority, c.job_rank,
@@ -52,6 +52,15 @@ _CHOOSE = text(
     """
 )
 
+_LOAD: Final = text(
+    """
+    SELECT j.runner->>'backend' AS backend, sum(l.n)::int AS n
+      FROM (SELECT job_id, count(*) AS n FROM trial
+             WHERE state IN ('admitted', 'starting', 'running', 'verifying', 'stopping') GROUP BY job_id) l
+      JOIN job j ON j.id = l.job_id GROUP BY 1
+    """
+)
+
 
 async def pump_lock(session: AsyncSession, key: int) -> bool:
     """Takes the pump's lock until the transaction ends, or says no."""
@@ -59,9 +68,9 @@ async def pump_lock(session: AsyncSession, key: int) -> bool:
     return bool(await session.scalar(statement, {"space": 0x70_6F_6C, "key": key}))
 
 
-async def load(session: AsyncSession) -> int:
-    """Returns how many Trials are admitted or further on, of all Jobs."""
-    return int(await session.scalar(select(func.count()).where(TrialRow.state.in_(_LOADING))) or 0)
+async def load(session: AsyncSession) -> dict[str, int]:
+    """Returns by backend how many Trials are admitted or further on, of all Jobs."""
+    return {row.backend: row.n for row in await session.execute(_LOAD)}
 
 
 async def running_in_project(session: AsyncSession, actor: Principal) -> int:
@@ -70,9 +79,10 @@ async def running_in_project(session: AsyncSession, actor: Principal) -> int:
     return int(await session.scalar(query) or 0)
 
 
-async def admit(session: AsyncSession, free: int, project_limit: int) -> list[Row[Any]]:
-    """Admits at most `free` Trials, fairly, and returns their (id, try_no, rank_priority)."""
-    chosen = list((await session.execute(_CHOOSE, {"free": free, "project_limit": project_limit})).all())
+async def admit(session: AsyncSession, backend: str, free: int, project_limit: int) -> list[Row[Any]]:
+    """Admits at most `free` Trials of Jobs on that backend, fairly; returns their (id, try_no, rank_priority)."""
+    asked = {"backend": backend, "free": free, "project_limit": project_limit}
+    chosen = list((await session.execute(_CHOOSE, asked)).all())
     if not chosen:
         return []
     moved = await session.execute(_ADMIT, {"ids": [row.id for row in chosen]})

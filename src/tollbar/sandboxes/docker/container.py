@@ -159,12 +159,18 @@ class DockerSandbox:
 
     async def put(self, source: Path, dest: str) -> None:
         """Replaces `dest` by a copy of the host folder `source`. Raises `RuntimeError` while a process lives."""
+        await self._unpack(lambda upload: upload.replacement(source, _place(dest)))
+
+    async def add(self, source: Path, dest: str) -> None:
+        """Lays a copy of the host folder `source` over the folder `dest`. Raises `RuntimeError` as `put` does."""
+        await self._unpack(lambda upload: upload.over(source, _place(dest)))
+
+    async def _unpack(self, fill: Callable[[Upload], None]) -> None:
         await self._require_still()
-        path = "/".join(components_of(dest))
 
         def make() -> Upload:
             upload = Upload()
-            upload.replacement(source, path)
+            fill(upload)
             return upload
 
         await self.upload(await asyncio.to_thread(make))
@@ -397,6 +403,10 @@ async def _seen(command: Any) -> dict[str, Any]:
         if error.status not in GONE:
             raise
         return {"Running": False, "ExitCode": None}
+
+
+def _place(dest: str) -> str:
+    return "/".join(components_of(dest))
 
 
 def _check_environment(env: Mapping[str, str]) -> None:

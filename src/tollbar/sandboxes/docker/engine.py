@@ -159,6 +159,11 @@ def _run_quietly(words: Sequence[str], environment: Mapping[str, str]) -> None:
     subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False, env=environment)
 
 
+def is_configured(host: str | None) -> bool:
+    """Says whether somebody named an engine, so that one that does not answer is a fault."""
+    return host is not None or any(name in os.environ for name in ("DOCKER_HOST", "DOCKER_CONTEXT"))
+
+
 async def unless_gone(work: Any) -> bool:
     """Awaits a call on a container; False when it is gone already, or not running any more."""
     try:

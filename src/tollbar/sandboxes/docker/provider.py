@@ -23,6 +23,7 @@ from tollbar.sandboxes.errors import EnvironmentStartFailed, SandboxLost
 from tollbar.sandboxes.identity import Identity
 from tollbar.sandboxes.interface import (
     Capabilities,
+    Form,
     ImageRef,
     ImageSpec,
     Network,
@@ -84,6 +85,8 @@ class DockerProvider:
             kernel_isolation={"runsc": "gvisor", "kata": "vm"}.get(self._runtime or "", "shared"),
             seal=True,
             regrade=True,
+            forms=frozenset({Form.HELD}),
+            keeps=False,
         )
 
     async def base_digest(self) -> str:

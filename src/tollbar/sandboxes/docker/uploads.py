@@ -64,6 +64,16 @@ class Upload:
         for depth in range(1, len(parts)):
             self._folder("/".join(parts[:depth]), FOLDER_MODE)
         self._clear("/".join(parts))
+        self._content(source, parts)
+
+    def over(self, source: Path, dest: str) -> None:
+        """Adds a folder's content over the folder `dest`; what has another name there stays."""
+        parts = dest.strip("/").split("/")
+        for depth in range(1, len(parts) + 1):
+            self._folder("/".join(parts[:depth]), FOLDER_MODE)
+        self._content(source, parts)
+
+    def _content(self, source: Path, parts: list[str]) -> None:
         for place, names, files in os.walk(source):
             below = Path(*parts) / Path(place).relative_to(source)
             for name in names:
