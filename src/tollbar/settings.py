@@ -49,8 +49,8 @@ class Settings(BaseSettings):
     docker_host: Annotated[
         str | None,
         Field(
-            description="Docker engine of Docker sandboxes (unix:///PATH, tcp://HOST:PORT); who may use it is root on its"
-            " machine. Absent: what DOCKER_HOST and Docker's own settings say; off: no Docker sandboxes here."
+            description="Docker engine of Docker sandboxes (unix:///PATH, tcp://HOST:PORT); whoever may use it is root"
+            " on its machine. Absent: what DOCKER_HOST and Docker's own settings say; off: no Docker sandboxes here."
         ),
     ] = None
     docker_runtime: Annotated[

@@ -88,7 +88,7 @@ async def test_what_the_catalogue_does_not_have_is_a_404_of_its_kind(world, ask)
 
 async def test_the_seeded_runners_are_listed_with_backend_and_prices(ask):
     listed = (await ask("GET", "/v1/runners")).json()["items"]
-    assert [item["name"] for item in listed] == ["envhub/base", "envhub/metered"]
+    assert [item["name"] for item in listed] == ["envhub/base", "envhub/docker", "envhub/metered"]
     shown = {
         "name",
         "revision",

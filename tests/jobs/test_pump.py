@@ -66,6 +66,24 @@ async def test_a_job_of_which_a_call_waits_for_money_starts_no_new_trial_meanwhi
     assert (await admitted(world))[waits] == 4
 
 
+async def test_the_trials_of_a_backend_wait_for_its_own_workers_and_go_to_its_queue(world: World) -> None:
+    """Only one machine of several may have Docker: no Trial takes another backend's place or waits for it."""
+    docker, bwrap = await expanded(world, runner="envhub/docker"), await expanded(world)
+    world.capacity = 3
+    assert await world.pump.run_once() == 3
+    assert await admitted(world) == {bwrap: 3}
+
+    async def capacity(_: Any) -> dict[str, int]:
+        return {"bwrap": 3, "docker": 2}
+
+    both = replace(world.pump, capacity=capacity)
+    assert await both.run_once() == 2
+    assert await both.run_once() == 0
+    assert await admitted(world) == {bwrap: 3, docker: 2}
+    queues = Counter(row.queue for row in await world.engine.waiting() if row.flow == "trial")
+    assert queues == {"trials.bwrap": 3, "trials.docker": 2}
+
+
 async def test_first_attempts_of_all_tasks_go_first(world: World) -> None:
     await expanded(world, attempts=3)
     world.capacity = 3

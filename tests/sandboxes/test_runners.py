@@ -52,6 +52,13 @@ async def test_the_metered_runner_costs_a_cent_a_cpu_second_and_a_tenth_of_it_a_
     assert runner.facts["declared_free"] is False
 
 
+async def test_the_docker_runner_is_free_and_replaces_no_image(seeded):
+    runner = await resolve(seeded, "envhub/docker")
+    assert runner.backend == "docker"
+    assert runner.is_free
+    assert not runner.allow_base_substitution
+
+
 async def test_the_revision_is_the_hash_of_the_description(seeded):
     runner = await resolve(seeded, "base")
     text = json.dumps(dict(runner.facts), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
@@ -75,7 +82,7 @@ async def test_seeding_again_changes_nothing_not_even_on_a_machine_with_another_
     assert await resolve(seeded, "envhub/base@main") == before
     async with seeded.session() as session:
         page = await service.list_page(session, ACTOR, page_request(None, None, scope={}))
-    assert len(page.items) == 2
+    assert len(page.items) == 3
 
 
 async def test_the_seeded_base_is_this_hosts_when_nothing_else_is_said(database, clock):
@@ -138,9 +145,9 @@ def test_a_plain_revision_is_read(revision):
 
 async def test_the_list_shows_runners_by_name_and_pages(seeded):
     async with seeded.session() as session:
-        first = await service.list_page(session, ACTOR, page_request(1, None, scope={"list": "runners"}))
-        second = await service.list_page(session, ACTOR, page_request(1, first.next_cursor, scope={"list": "runners"}))
-    assert [item["name"] for item in first.items + second.items] == ["envhub/base", "envhub/metered"]
+        first = await service.list_page(session, ACTOR, page_request(2, None, scope={"list": "runners"}))
+        second = await service.list_page(session, ACTOR, page_request(2, first.next_cursor, scope={"list": "runners"}))
+    assert [item["name"] for item in first.items + second.items] == ["envhub/base", "envhub/docker", "envhub/metered"]
     assert second.next_cursor is None
     shown = second.items[0]
     assert shown["source_ref"] == "main"

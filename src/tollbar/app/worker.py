@@ -58,5 +58,7 @@ async def _begin(
     if as_json:
         print(json.dumps(facts), flush=True)
     else:
-        print(f"worker {work.worker_id} takes up to {settings.slots} Trials at once", file=sys.stderr, flush=True)
+        backends = " and ".join(work.backends) or "no"
+        text = f"worker {work.worker_id} takes up to {settings.slots} Trials at once, in {backends} sandboxes"
+        print(text, file=sys.stderr, flush=True)
     return [work.ended, asyncio.create_task(joined.lost())]

@@ -22,7 +22,7 @@ def workers(
     data_dir: Annotated[Path | None, Parameter(help="Data directory of the running server.")] = None,
     json_: Annotated[bool, Parameter(name="--json", negative="", help="Print one JSON document.")] = False,
 ) -> int:
-    """List the workers: state, machine, slots, seconds since each one's last beat, and the agents' software there.
+    """List the workers: state, machine, slots, seconds since the last beat, sandbox backends, the agents' software.
 
     Exit code 1 when none is living: then Jobs wait.
 
@@ -47,7 +47,7 @@ def workers(
         for one in found:
             place = f"{one['host']}:{one['pid']}"
             cells = [one["worker_id"], one["state"], place, f"{one['slots']} slots", f"{one['silent_s']} s ago"]
-            print("\t".join([*cells, *one["software"]]))
+            print("\t".join([*cells, ",".join(one["backends"]) or "-", *one["software"]]))
     if not living:
         print("no living worker: Jobs wait\n  start one: tollbar worker", file=sys.stderr)
     return 0 if living else 1

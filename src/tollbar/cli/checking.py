@@ -21,6 +21,7 @@ def check_dataset(
     /,
     *,
     max_cost: Annotated[str | None, Parameter(help="The most that both Jobs may spend together, in USD.")] = None,
+    runner: Annotated[str | None, Parameter(help="NAME[@REVISION]; default: envhub/base.")] = None,
     request_id: Annotated[
         str | None, Parameter(help="Makes repeating safe; default: a new one, told on stderr.")
     ] = None,
@@ -38,8 +39,10 @@ def check_dataset(
     name, wanted = split_version(dataset)
     with session.client() as client, with_nearest_dataset(client, name):
         version = wanted or client.dataset(name)["default_version"] or ""
-        _tell_refused(client, session.out, name, version)
+        _tell_refused(client, session.out, name, version, runner)
         members: dict[str, Any] = {"request_id": request_id or f"cli-{secrets.token_hex(16)}"}
+        if runner is not None:
+            members["runner"] = runner
         if request_id is None:
             session.out.note(f"request_id {members['request_id']}")
         if max_cost is not None:
@@ -55,9 +58,10 @@ def check_dataset(
     return Exit.FAILED if outcome["problems"] else Exit.DONE
 
 
-def _tell_refused(client: Client, out: Output, name: str, version: str) -> None:
+def _tell_refused(client: Client, out: Output, name: str, version: str, runner: str | None) -> None:
     """Says, before anything is started, which tasks cannot run here; one that all cannot is the server's refusal."""
-    request = {"dataset": {"name": name, "version": version}, "profile_name": "tollbar/oracle"}
+    source = {"dataset": {"name": name, "version": version}}
+    request = {**source, "profile_name": "tollbar/oracle", **({} if runner is None else {"runner": runner})}
     for refused in client.dry_run_job(request)["refused"]:
         out.note(f"{refused['task']} cannot run here: {refused['message']}")
 

@@ -110,8 +110,7 @@ async def living_slots(session: AsyncSession, backend: str) -> list[int]:
 
 async def slots_of_each(session: AsyncSession) -> list[tuple[str, int]]:
     """Returns backend and slots of each worker that takes work, once for each of its backends."""
-    backend = func.unnest(WorkerRow.backends).column_valued("backend")
-    query = select(backend, WorkerRow.slots).where(WorkerRow.state == WorkerState.LIVE.value)
+    query = select(func.unnest(WorkerRow.backends), WorkerRow.slots).where(WorkerRow.state == WorkerState.LIVE.value)
     return [(row[0], row[1]) for row in await session.execute(query)]
 
 

@@ -45,6 +45,7 @@ _CHECK: Final[dict[str, Any]] = {
                             "type": ["string", "number"],
                             "description": "What both Jobs may spend together; three quarters are the oracle's.",
                         },
+                        "runner": {"type": "string", "description": "Default: envhub/base@main."},
                     },
                     "additionalProperties": False,
                 }
@@ -132,7 +133,7 @@ async def check_dataset_version(
     request: Annotated[dict[str, Any], Depends(json_object)],
 ) -> JSONResponse:
     """Runs the oracle three times and the agent that does nothing once; the outcome stands on the version later."""
-    unknown = sorted(set(request) - {"request_id", "max_cost_usd"})
+    unknown = sorted(set(request) - {"request_id", "max_cost_usd", "runner"})
     if unknown:
         raise InvalidRequest([{"path": path, "problem": "is no member of a check"} for path in unknown])
     async with deps.database.transaction() as session:

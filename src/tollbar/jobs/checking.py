@@ -37,7 +37,7 @@ async def check(
 ) -> dict[str, Any]:
     """Starts the check of a version in the caller's transaction: returns both Jobs, and what needs no run.
 
-    `request` may hold `request_id`, which makes repeating safe, and `max_cost_usd` for both Jobs together.
+    `request` may hold `request_id`, which makes repeating safe, `max_cost_usd` for both Jobs together, and `runner`.
     """
     version = await selection.find_version(session, actor, name, revision)
     chosen = await selection.select(session, actor, {"dataset": {"name": version.name, "version": version.version}})
@@ -51,6 +51,7 @@ async def check(
             "tag": "check",
             "max_cost_usd": cap,
             "request_id": _request_id(request, agent),
+            "runner": request.get("runner"),
         }
         jobs[agent], _ = await submitting.submit(session, context, actor, body)
     row = {

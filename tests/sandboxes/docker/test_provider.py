@@ -38,6 +38,27 @@ async def test_an_engine_that_answers_has_no_problem_and_another_one_says_what_t
     assert "DOCKER_HOST" in problem.fix
 
 
+async def test_a_runtime_that_the_engine_lacks_is_named_before_anything_runs(provider, tmp_path):
+    lacking = DockerProvider(
+        tmp_path / "other", host="here", engine=Engine(os.environ["DOCKER_HOST"]), runtime="no-such-runtime"
+    )
+    [problem] = await lacking.preflight()
+    await lacking.close()
+    assert (problem.code, "no-such-runtime" in problem.message) == ("DOCKER_RUNTIME", True)
+
+
+async def test_a_folder_that_is_laid_over_another_keeps_what_has_another_name(provider, create, sh, tmp_path):
+    (tmp_path / "over").mkdir()
+    (tmp_path / "over" / "new.txt").write_text("new")
+    (tmp_path / "over" / "link").write_text("mine")
+    sandbox = await create()
+    await sh(sandbox, "mkdir -p /tests; echo old > /tests/old.txt; ln -s /etc/passwd /tests/link")
+    await sandbox.kill()
+    await sandbox.add(tmp_path / "over", "/tests")
+    result = await sh(sandbox, "cat /tests/old.txt /tests/new.txt /tests/link; head -c 4 /etc/passwd")
+    assert result.stdout_tail == b"old\nnewmineroot"
+
+
 async def test_a_dockerfile_is_built_once_per_content_whoever_asks(provider, create, sh, tmp_path):
     spec = context(tmp_path / "one", "WORKDIR /work", "ENV A=1", "COPY data /work/", "RUN date +%N > stamp", data="x")
     same = context(tmp_path / "two", "WORKDIR /work", "ENV A=1", "COPY data /work/", "RUN date +%N > stamp", data="x")

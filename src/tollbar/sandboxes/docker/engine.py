@@ -70,16 +70,20 @@ class Engine:
         if self._client is not None:
             await self._client.close()
 
-    async def problem(self) -> Problem | None:
-        """Returns what is in the way of using it, or None."""
+    async def problem(self, runtime: str | None = None) -> Problem | None:
+        """Returns what is in the way of using it (with that runtime), or None."""
         if self.program is None:
             return Problem("DOCKER_PROGRAM", "There is no docker program.", "Install Docker's command line.")
         try:
             async with asyncio.timeout(10):
                 await self.client.version()
+                runtimes = [] if runtime is None else [*(await self.client.system.info())["Runtimes"]]
         except (BackendUnusable, aiodocker.DockerError, aiohttp.ClientError, OSError, TimeoutError) as error:
             fix = "Start it, or name another one in DOCKER_HOST; this user must be allowed to use it."
             return Problem("DOCKER_ENGINE", f"The Docker engine does not answer: {error or type(error).__name__}", fix)
+        if runtime is not None and runtime not in runtimes:
+            fix = f"Add {runtime} to the engine's runtimes, or take TOLLBAR_DOCKER_RUNTIME away."
+            return Problem("DOCKER_RUNTIME", f"The Docker engine has no runtime {runtime}: {', '.join(runtimes)}.", fix)
         return None
 
     @property

@@ -67,8 +67,8 @@ class DockerProvider:
         return "docker"
 
     async def preflight(self) -> list[Problem]:
-        """Returns what is in the way: no program, no engine, or one that does not answer."""
-        problem = await self._engine.problem()
+        """Returns what is in the way: no program, no engine, one that does not answer, or lacks the runtime."""
+        problem = await self._engine.problem(self._runtime)
         return [] if problem is None else [problem]
 
     def capabilities(self) -> Capabilities:
