@@ -63,7 +63,7 @@ G-GW-GL30 gateway-and-ledger.md#15.GL30 open #4
   At the cap each Trial ends in the state that the rules name.
 G-GW-GL31 gateway-and-ledger.md#15.GL31 closed
   A Trial's cap ends only its Trial; a project-day cap ends the Job and says so.
-G-GW-GL32 gateway-and-ledger.md#15.GL32 open #4
+G-GW-GL32 gateway-and-ledger.md#15.GL32 closed
   An unpriced model under a cap starts no Trial; without a cap it runs and says that calls are unpriced.
 G-GW-GL33 gateway-and-ledger.md#15.GL33 closed
   Sandbox leases are charged by the second, renewed, stop at the cap, and a crash charges one slice.
@@ -79,7 +79,7 @@ G-GW-GL38 gateway-and-ledger.md#15.GL38 open #6
   A team definition reaches no provider but through the gateway.
 G-GW-GL39 gateway-and-ledger.md#15.GL39 open #6
   After a crash finished model requests are not sent again.
-G-GW-GL40 gateway-and-ledger.md#15.GL40 open #4
+G-GW-GL40 gateway-and-ledger.md#15.GL40 closed
   Each installed command line reacts to refusals as recorded.
 G-GW-GL41 gateway-and-ledger.md#15.GL41 closed
   A cap below one call's least price ends the Job at the first call.

@@ -178,11 +178,15 @@ def _pip(package: PythonPackage, version: str, stage: Path, say: Say) -> dict[st
     what = package.package if version == "latest" else f"{package.package}=={version}"
     say(f"installing {what} for Python {python} by pip ...")
     report = stage / "report.json"
-    options = ["--target", str(stage / "site"), "--only-binary", ":all:", "--report", str(report), "--no-input"]
+    options = ["--target", str(stage / "site"), "--only-binary", ":all:", "--report", str(report)]
+    options += ["--no-input", "--no-compile"]
     _run(package.name, [*_pip_command(package.name), "install", *options, what], stage)
     came = json.loads(report.read_bytes())["install"]
     report.unlink()
     shutil.rmtree(stage / "site" / "bin", ignore_errors=True)  # they name this machine's interpreter
+    # A sandbox cannot keep what it compiles, and may show the files with other times.
+    compiling = [str(PYTHON), "-I", "-m", "compileall", "-qq", "-j", "0", "--invalidation-mode", "unchecked-hash"]
+    subprocess.run([*compiling, str(stage / "site")], check=False, timeout=_TIMEOUT_S, stdin=subprocess.DEVNULL)
     lock = stage / "requirements.lock"
     lock.write_text("".join(sorted(map(_locked, came))))
     facts = next(one["metadata"] for one in came if one.get("requested"))

@@ -98,7 +98,6 @@ async def layer(provider: SandboxProvider, software: Installed) -> Path:
     """Returns a read-only layer that holds the software where sandboxes look for it; made once per machine."""
 
     def fill(folder: Path) -> None:
-        # Times are kept: Python's compiled files are valid only for them.
         shutil.copytree(software.folder, folder / INSIDE.lstrip("/") / software.name, symlinks=True)
 
     key = f"agent:{software.reference}:{software.lock_sha256}:{software.installed_at}"
