@@ -39,7 +39,7 @@ G-SBX-14.preload sandbox.md#14 closed
   A task's LD_PRELOAD loads nothing on the host.
 G-SBX-14.worker_killed sandbox.md#14 closed
   SIGKILL of the worker leaves no process of a sandbox.
-G-SBX-14.worker_killed_docker sandbox.md#14 open #4
+G-SBX-14.worker_killed_docker sandbox.md#14 closed
   Containers of a killed worker are gone within 90 s.
 G-SBX-14.thread sandbox.md#14 closed
   Sandboxes are started from the event loop's thread only.

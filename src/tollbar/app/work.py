@@ -77,7 +77,7 @@ async def start_work(stack: AsyncExitStack, installation: Installation, *, grace
     process = WorkerProcess.assemble(
         engine=engine,
         worker=_worker(stack, installation, worker_id, backends),
-        hand_over=_hand_over(recovery),
+        hand_over=_hand_over(recovery, reaper=loops[-1]),
         clock=clock,
         alone=installation.alone,
         loops=loops,
@@ -140,7 +140,7 @@ def _worker(stack: AsyncExitStack, installation: Installation, worker_id: str, b
 
 
 def _loops(installation: Installation, engine: DbosEngine, recovery: Recovery, backends: Backends) -> list[Loop]:
-    """Returns the periodic work of the layers above the engine; the pump comes first."""
+    """Returns the periodic work of the layers above the engine: the pump comes first, the reaper of sandboxes last."""
     database, clock = installation.database, installation.clock
     settings = installation.settings
     housekeeping = Patient(
@@ -162,7 +162,9 @@ def _loops(installation: Installation, engine: DbosEngine, recovery: Recovery, b
     ]
 
 
-def _hand_over(recovery: Recovery) -> HandOver:
+def _hand_over(recovery: Recovery, reaper: Loop) -> HandOver:
+    """What a dead worker of this machine left is removed at once: containers do not end with it."""
+
     async def on_dead(session: AsyncSession, executors: Sequence[str]) -> None:
         await budget.write_off(session, workers=executors)
 
@@ -171,5 +173,6 @@ def _hand_over(recovery: Recovery) -> HandOver:
 
     async def sweep(worker_id: str, lost: bool) -> None:
         await recovery.sweep(worker_id, lost=lost)
+        reaper.kick()
 
     return HandOver(on_dead, take_over, sweep)
