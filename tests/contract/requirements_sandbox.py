@@ -47,7 +47,7 @@ G-SBX-14.cgroup_leaf sandbox.md#14 closed
   A command entered later is in the sandbox's control group.
 G-SBX-14.early sandbox.md#14 closed
   No command can enter before the sandbox is ready.
-G-SBX-14.listener sandbox.md#14 open #4
+G-SBX-14.listener sandbox.md#14 closed
   A helper that is killed costs no running sandbox its listener, and 100 starts leave no child or descriptor.
 G-SBX-14.form sandbox.md#14 closed
   The form is chosen by a table, shown on the Trial, and both forms seal the same tree to the same manifest.

@@ -19,7 +19,7 @@ from tollbar.sandboxes.bwrap import BwrapProvider
 from tollbar.sandboxes.cgroups import Cgroups
 from tollbar.sandboxes.folders import remove_tree
 from tollbar.sandboxes.identity import Identity, first_closed
-from tollbar.sandboxes.interface import Form, ImageRef, Limits, Purpose, SandboxName, SandboxSpec
+from tollbar.sandboxes.interface import Form, ImageRef, Limits, Network, Purpose, SandboxName, SandboxSpec
 
 
 def pytest_configure(config):
@@ -97,6 +97,7 @@ def spec_of(
     layers=(),
     purpose=Purpose.AGENT,
     disk_level="watched",
+    network=Network.NONE,
 ):
     return SandboxSpec(
         name=name or SandboxName(f"trial_{uuid.uuid4().hex[:12]}", 0, purpose),
@@ -109,6 +110,7 @@ def spec_of(
         inputs=tuple(inputs),
         directories=tuple(directories),
         disk_level=disk_level,
+        network=network,
     )
 
 

@@ -23,7 +23,7 @@ from tollbar.jobs.states import AgentOutcome, Reason
 from tollbar.jobs.taskcache import LocalTask
 from tollbar.jobs.tools import TrialTools, WorkingSet
 from tollbar.sandboxes.errors import EnvironmentRefused, EnvironmentStartFailed
-from tollbar.sandboxes.interface import ExecResult, Form, Purpose, Sandbox, SandboxName, SandboxSpec, Seal
+from tollbar.sandboxes.interface import ExecResult, Form, Network, Purpose, Sandbox, SandboxName, SandboxSpec, Seal
 
 _DRIVE_OUTCOMES: Final[Mapping[DriveEnd, AgentOutcome]] = {
     DriveEnd.CONTEXT_OVERFLOW: AgentOutcome.CONTEXT_OVERFLOW,
@@ -136,6 +136,7 @@ async def new_sandbox(tools: TrialTools, run: AgentRun) -> Sandbox:
             workdir=environment.workdir,
             env=environment.env,
             limits=environment.limits,
+            network=Network.NONE if run.access is None else Network.GATEWAY,
             inputs=tuple(inputs),
             directories=(environment.workdir, "/logs/agent", "/logs/artifacts"),
         )

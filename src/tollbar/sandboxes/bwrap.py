@@ -44,6 +44,8 @@ from tollbar.sandboxes.sandbox_base import BwrapSandbox, Setting
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,120}\Z")
 _PROBE_TIMEOUT_S: Final = 10.0
 _MIB: Final = 1 << 20
+_NETWORKS: Final = frozenset({Network.NONE, Network.GATEWAY, Network.ALLOWLIST})
+"""Of held sandboxes; a one-shot one has none."""
 _BUILD_LIMITS: Final = Limits()
 
 
@@ -118,7 +120,7 @@ class BwrapProvider:
             dockerfile="subset",
             image=False,
             users=False,
-            networks=frozenset({Network.NONE}),
+            networks=_NETWORKS,
             limits=self._ground.levels(),
             gpu=False,
             healthcheck=True,
@@ -183,8 +185,9 @@ class BwrapProvider:
         have (network, disk level).
         """
         ground, registry = await self._prepared(), await self._registered()
-        if spec.network is not Network.NONE or (spec.disk_level == KERNEL and ground.images is None):
-            msg = f"this backend has no sandbox with the network {spec.network} and the disk level {spec.disk_level}"
+        reaches = spec.network in (_NETWORKS if spec.form is Form.HELD else {Network.NONE})
+        if not reaches or (spec.disk_level == KERNEL and ground.images is None):
+            msg = f"no {spec.form} sandbox here has the network {spec.network} and the disk level {spec.disk_level}"
             raise ValueError(msg)
         name = _checked(spec.name)
         if name in self._living:

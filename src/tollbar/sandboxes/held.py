@@ -15,7 +15,7 @@ from tollbar.sandboxes.entry import Admission, Entrance, EntryFailed
 from tollbar.sandboxes.errors import EnvironmentStartFailed, SandboxLost
 from tollbar.sandboxes.holder import Holder, start_holder
 from tollbar.sandboxes.interface import GATEWAY_PORT, ExecResult, SandboxSpec, Serve
-from tollbar.sandboxes.listening import Served
+from tollbar.sandboxes.listening import Served, require_network
 from tollbar.sandboxes.process import Running, settle, start_tree
 from tollbar.sandboxes.sandbox_base import BwrapSandbox, Setting
 from tollbar.sandboxes.terminal import CommandTerminal, TerminalPair
@@ -51,6 +51,7 @@ class HeldSandbox(BwrapSandbox):
 
     async def expose_gateway(self, serve: Serve, port: int = GATEWAY_PORT) -> str:
         """Opens a port of the loopback inside, served by this process until the next `kill`; returns its base URL."""
+        require_network(self._spec)
         if not self._running:
             self._killed = False
         holder = await self._world()
@@ -61,7 +62,10 @@ class HeldSandbox(BwrapSandbox):
                 raise _lost() from None
             msg = f"The port {port} inside could not be opened: {error}."
             raise EnvironmentStartFailed("start", msg) from error
-        return self._served.add(port, listening, serve)
+        if self._holder is not holder:
+            listening.close()
+            raise _lost()
+        return self._served.add(port, listening, serve, holder.target.process_1)
 
     async def kill(self) -> None:
         """Ends every process and the world; the files stay, and the next command gets a new world on them."""

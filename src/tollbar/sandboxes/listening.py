@@ -3,45 +3,55 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 
 import structlog
 
 from tollbar.sandboxes.entry_helper import LISTENING, REPLY
-from tollbar.sandboxes.interface import Serve
+from tollbar.sandboxes.errors import EnvironmentRefused
+from tollbar.sandboxes.interface import Network, SandboxSpec, Serve
 from tollbar.sandboxes.process import readable
 from tollbar.sandboxes.starter import HOST_ENV, helper_program
 
 _log = structlog.get_logger()
 
 
-async def listen_beside(pid: int, port: int) -> socket.socket:
-    """Returns a socket that listens on the loopback of a process of this machine, in that process's network.
+def require_network(spec: SandboxSpec) -> None:
+    """Raises `EnvironmentRefused` for a sandbox whose description says that nothing is to be reached from it."""
+    if spec.network is Network.NONE:
+        raise EnvironmentRefused("network", "This sandbox was made without any network.")
 
-    Raises `OSError`: there is no such process, or this one may not join its network.
-    """
+
+def network_of(pid: int) -> int:
+    """Returns a descriptor of the network of a process of this machine. Raises `OSError`, also for this one's own."""
     network = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-    near, far = socket.socketpair()
-    try:
-        with near:
-            with far:
-                helper = await asyncio.create_subprocess_exec(
-                    *helper_program("listen_helper"),
-                    *(str(network), str(port), str(far.fileno())),
-                    stdin=asyncio.subprocess.DEVNULL,
-                    stdout=asyncio.subprocess.DEVNULL,
-                    stderr=asyncio.subprocess.DEVNULL,
-                    env=HOST_ENV,
-                    cwd="/",
-                    pass_fds=(network, far.fileno()),
-                )
-            near.setblocking(False)
-            await readable(near.fileno())
-            said, descriptors, _, _ = socket.recv_fds(near, REPLY.size, 1)
-            await helper.wait()
-    finally:
+    if os.path.samestat(os.fstat(network), os.stat("/proc/self/ns/net")):  # noqa: PTH116 - a file of the kernel
         os.close(network)
+        raise OSError(0, "it has the network of this server")
+    return network
+
+
+async def listen_beside(network: int, port: int) -> socket.socket:
+    """Returns a socket that listens on the loopback of a network. Raises `OSError`: this process may not join it."""
+    near, far = socket.socketpair()
+    with near:
+        with far:
+            helper = await asyncio.create_subprocess_exec(
+                *helper_program("listen_helper"),
+                *(str(network), str(port), str(far.fileno())),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.DEVNULL,
+                env=HOST_ENV,
+                cwd="/",
+                pass_fds=(network, far.fileno()),
+            )
+        near.setblocking(False)
+        await readable(near.fileno())
+        said, descriptors, _, _ = socket.recv_fds(near, REPLY.size, 1)
+        await helper.wait()
     kind, value = REPLY.unpack(said) if said else (0, 0)
     if kind != LISTENING:
         raise OSError(value, os.strerror(value) if said else "the helper that listens ended")
@@ -54,9 +64,12 @@ class Served:
     def __init__(self) -> None:
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
-    def add(self, port: int, listening: socket.socket, serve: Serve) -> str:
-        """Serves a socket from now on; returns its base URL as the sandbox sees it."""
-        self._tasks[port] = asyncio.create_task(_serve(listening, serve))
+    def add(self, port: int, listening: socket.socket, serve: Serve, process: int) -> str:
+        """Serves a socket from now on; returns its base URL as the sandbox sees it.
+
+        `process` is a pidfd of a process that lives as long as the sandbox's network; its end ends the service, too.
+        """
+        self._tasks[port] = asyncio.create_task(_serve(listening, serve, os.dup(process)))
         return f"http://127.0.0.1:{port}"
 
     async def close(self) -> None:
@@ -67,11 +80,18 @@ class Served:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _serve(listening: socket.socket, serve: Serve) -> None:
-    with listening:
+async def _serve(listening: socket.socket, serve: Serve, process: int) -> None:
+    with contextlib.ExitStack() as opened:
+        opened.callback(os.close, process)
+        opened.enter_context(listening)
+        serving = asyncio.ensure_future(serve(listening))
+        dying = asyncio.create_task(readable(process))
         try:
-            await serve(listening)
-        except Exception:
+            await asyncio.wait({serving, dying}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            serving.cancel()
+            dying.cancel()
+            said, _ = await asyncio.gather(serving, dying, return_exceptions=True)
+        if isinstance(said, Exception):
             # The sandbox sees a refused connection; whoever runs the server finds the reason here.
-            _log.exception("a listener inside a sandbox ended")
-            raise
+            _log.error("a listener inside a sandbox ended", exc_info=said)

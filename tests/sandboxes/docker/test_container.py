@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
 from tests.sandboxes.docker.looking import gone, inspect
 
-from tollbar.sandboxes.errors import EnvironmentRefused, SandboxLost
-from tollbar.sandboxes.interface import ArtifactPath, Form, Limits, SealLimits
+from tollbar.sandboxes.errors import EnvironmentRefused, EnvironmentStartFailed, SandboxLost
+from tollbar.sandboxes.interface import ArtifactPath, Form, Limits, Network, SealLimits
 from tollbar.sandboxes.seal import seal_overlay
 
 
@@ -293,12 +295,49 @@ async def test_the_gateway_is_on_the_containers_own_loopback_until_the_kill(crea
             with link:
                 await loop.sock_sendall(link, b"the gateway\n")
 
-    sandbox = await create()
+    sandbox = await create(network=Network.GATEWAY)
     assert await sandbox.expose_gateway(answer) == "http://127.0.0.1:8787"
     assert (await sh(sandbox, "nc 127.0.0.1 8787 < /dev/null")).stdout_tail == b"the gateway\n"
     assert (await sh(sandbox, "nc -w 2 127.0.0.1 8788 < /dev/null")).exit_code == 1
-    other = await create()
+    other = await create(network=Network.GATEWAY)
     assert (await sh(other, "nc -w 2 127.0.0.1 8787 < /dev/null")).exit_code == 1
     await sandbox.kill()
     assert (await sh(sandbox, "nc -w 2 127.0.0.1 8787 < /dev/null")).exit_code == 1
     assert (await sh(sandbox, "ip -o link")).stdout_tail.count(b"\n") == 1
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+async def test_the_end_of_a_container_ends_what_was_served_in_it_and_leaves_no_descriptor(create, sh):
+    ended = asyncio.Event()
+
+    async def endless(_listening):
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    sandbox = await create(network=Network.GATEWAY)
+    await sh(sandbox, "true")
+    before = descriptors()
+    await sandbox.expose_gateway(endless)
+    assert (await sh(sandbox, "sleep 60", timeout_s=0.5)).timed_out
+    await asyncio.wait_for(ended.wait(), 10)
+    await asyncio.sleep(0)
+    assert descriptors() <= before
+
+
+async def test_a_container_that_is_not_of_this_machine_gets_no_port(create, sh):
+    sandbox = await create(network=Network.GATEWAY)
+    await sh(sandbox, "true")
+    sandbox._pid = os.getpid()
+    with pytest.raises(EnvironmentStartFailed, match="runs its containers elsewhere"):
+        await sandbox.expose_gateway(lambda listening: asyncio.Event().wait())
+
+
+async def test_a_container_without_network_gets_no_port(create):
+    sandbox = await create()
+    with pytest.raises(EnvironmentRefused, match="without any network"):
+        await sandbox.expose_gateway(lambda listening: asyncio.Event().wait())

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
@@ -30,7 +32,7 @@ from tollbar.sandboxes.interface import (
     Serve,
     StoreFile,
 )
-from tollbar.sandboxes.listening import Served, listen_beside
+from tollbar.sandboxes.listening import Served, listen_beside, network_of, require_network
 from tollbar.sandboxes.overlay_walk import Kind, components_of
 from tollbar.sandboxes.seal_entries import Declared, declared
 from tollbar.sandboxes.seal_manifest import ManifestEntry, Reason, Status, make_seal
@@ -135,14 +137,30 @@ class DockerSandbox:
         Returns its base URL inside. Raises `EnvironmentStartFailed`; the engine must run on this machine, and this
         process must be allowed to join the networks of its containers.
         """
+        require_network(self._spec)
         await self._up()
-        pid = self._pid
-        try:
-            listening = await listen_beside(pid or 0, port)
-        except OSError as error:
-            msg = f"The port {port} inside could not be opened: {error.strerror}."
-            raise EnvironmentStartFailed("start", msg) from error
-        return self._served.add(port, listening, serve)
+        with ExitStack() as opened:
+            try:
+                process = await self._process(opened)
+                network = network_of(self._pid or 0)
+                opened.callback(os.close, network)
+                listening = await listen_beside(network, port)
+            except OSError as error:
+                msg = f"The port {port} inside could not be opened: {error.strerror}."
+                raise EnvironmentStartFailed("start", msg) from error
+            return self._served.add(port, listening, serve, process)
+
+    async def _process(self, opened: ExitStack) -> int:
+        """Returns a pidfd of the container's first process. Raises `OSError` when it is none of this machine's.
+
+        An engine elsewhere names processes that are others here, and a dead one's number is given away again.
+        """
+        pid = self._pid or 0
+        process = os.pidfd_open(pid)
+        opened.callback(os.close, process)
+        if self._place.container not in await asyncio.to_thread(Path(f"/proc/{pid}/cgroup").read_text):
+            raise OSError(0, "the engine runs its containers elsewhere")
+        return process
 
     async def kill(self) -> None:
         """Ends every process; the files stay, and the next command can be run."""

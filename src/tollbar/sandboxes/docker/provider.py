@@ -40,6 +40,8 @@ _MIB: Final = 1 << 20
 _NANO: Final = 1_000_000_000
 _RIGHTS: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID")
 """What package managers and `su` need inside; every other capability is dropped."""
+_OWN_NETWORKS: Final = frozenset({"runsc", "kata"})
+"""Runtimes whose containers have a loopback that no process of the machine can join."""
 _IDLE: Final = ("sleep", "infinity")
 _LEVELS: Final = {"cpus": "kernel", "memory": "kernel", "pids": "kernel", "nofile": "kernel", "disk": "none"}
 
@@ -78,7 +80,7 @@ class DockerProvider:
             dockerfile="full",
             image=True,
             users=False,
-            networks=frozenset({Network.NONE}),
+            networks=self._networks(),
             limits=_LEVELS,
             gpu=False,
             healthcheck=True,
@@ -88,6 +90,12 @@ class DockerProvider:
             forms=frozenset({Form.HELD}),
             keeps=False,
         )
+
+    def _networks(self) -> frozenset[Network]:
+        """Returns what its sandboxes can reach: ports inside are opened by joining a container's network."""
+        if os.geteuid() != 0 or self._runtime in _OWN_NETWORKS:
+            return frozenset({Network.NONE})
+        return frozenset({Network.NONE, Network.GATEWAY, Network.ALLOWLIST})
 
     async def base_digest(self) -> str:
         """Returns the name of this backend: every image is a base of its own."""
@@ -121,7 +129,7 @@ class DockerProvider:
 
         Raises `EnvironmentStartFailed`, and `ValueError` for a network that this backend does not have.
         """
-        if spec.network is not Network.NONE:
+        if spec.network not in self._networks():
             msg = f"this backend has no sandbox with the network {spec.network}"
             raise ValueError(msg)
         name, mark = name_of(spec), await self._marked()
