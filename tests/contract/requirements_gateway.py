@@ -53,7 +53,7 @@ G-GW-GL25 gateway-and-ledger.md#15.GL25 closed
   A provider's redirect is not followed, and no real key shows anywhere.
 G-GW-GL26 gateway-and-ledger.md#15.GL26 closed
   Each outcome of a call has a test that a script's fault drives.
-G-GW-GL27 gateway-and-ledger.md#15.GL27 open #4
+G-GW-GL27 gateway-and-ledger.md#15.GL27 closed
   A kill at any point between reserve and settle keeps the cap and charges nothing twice.
 G-GW-GL28 gateway-and-ledger.md#15.GL28 closed
   Reaper and late settlement: one wins, the money moves once, nothing deadlocks.

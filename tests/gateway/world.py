@@ -123,6 +123,7 @@ class World:
     listeners: Listeners
     stops: Stops
     clock: Clock
+    project_id: str = "prj_1"
 
     async def budget(self, cap_pusd: int | None, level: Level = Level.JOB) -> str:
         async with self.database.transaction() as session:
@@ -140,7 +141,7 @@ class World:
             workspace_id="ws_1",
             subject=subject,
             purpose=CallPurpose.AGENT,
-            chain=Chain("prj_1", budgets),
+            chain=Chain(self.project_id, budgets),
             routes=routes,
             expires_at=self.clock.now() + timedelta(seconds=expires_in_s),
             **facts,
