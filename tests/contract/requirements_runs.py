@@ -182,7 +182,7 @@ G-TEAM-M6 envelope.md#9.M6 open #6
 G-TEAM-M7 envelope.md#9.M7 open #6
   A listed run can be viewed and continued.
 
-G-TEAM-E1 envelope.md#9.E1 open #4
+G-TEAM-E1 envelope.md#9.E1 closed
   An allowed host that resolves to a private address is refused, and the address is pinned.
 G-TEAM-E2 envelope.md#9.E2 open #6
   A policy that cannot be enforced refuses the install.

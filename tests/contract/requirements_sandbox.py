@@ -31,7 +31,7 @@ G-SBX-14.gateway sandbox.md#14 open #4
   A request through the listener belongs to the sandbox's own Trial whatever key it carries.
 G-SBX-14.two sandbox.md#14 closed
   Two sandboxes see nothing of each other.
-G-SBX-14.allow_list sandbox.md#14 open #4
+G-SBX-14.allow_list sandbox.md#14 closed
   An allow-list passes the named host and refuses literals, private answers, rebinding, redirects and wrong names.
 G-SBX-14.secret_key sandbox.md#14 open #4
   The virtual key stands in no command line of the host.

@@ -22,9 +22,9 @@ LACKING: Final[dict[str, tuple[dict[str, str], str, str]]] = {
     ),
     "public": ({"task.toml": toml().replace('"no-network"', '"public"')}, "network", "network_mode public"),
     "allowlist": (
-        {"task.toml": toml().replace("[agent]", '[agent]\nnetwork_mode = "allowlist"\nallowed_hosts = ["a.example"]')},
+        {"task.toml": toml().replace("[agent]", '[agent]\nnetwork_mode = "allowlist"\nallowed_hosts = ["10.0.0.0/8"]')},
         "network",
-        "network_mode allowlist",
+        "allowed_hosts 10.0.0.0/8",
     ),
     "compose": ({"environment/docker-compose.yaml": SERVICES}, "key", "docker-compose.yaml"),
     "user": ({"task.toml": toml().replace("[agent]", '[agent]\nuser = "bob"')}, "key", "user"),

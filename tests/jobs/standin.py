@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import shutil
+import socket
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextvars import ContextVar
@@ -23,6 +24,7 @@ from tollbar.db.session import Database
 from tollbar.engine.errors import WorkExists
 from tollbar.engine.port import EngineState, Work
 from tollbar.sandboxes.interface import (
+    GATEWAY_PORT,
     ArtifactPath,
     Capabilities,
     ExecResult,
@@ -37,6 +39,7 @@ from tollbar.sandboxes.interface import (
     Seal,
     SealedFile,
     SealLimits,
+    Serve,
     StoreFile,
 )
 from tollbar.sandboxes.overlay_walk import Kind
@@ -122,6 +125,7 @@ class FolderSandbox:
         self.alive: set[str] = set()
         self.destroyed = False
         self.used = False
+        self.served: list[asyncio.Task[None]] = []
 
     @property
     def purpose(self) -> str:
@@ -161,7 +165,25 @@ class FolderSandbox:
         finally:
             self.alive.discard("main")
 
+    async def expose_gateway(self, serve: Serve, port: int = GATEWAY_PORT) -> str:
+        """Opens a port of this machine's loopback in place of the sandbox's own."""
+        assert self.spec.form is Form.HELD
+        assert self.spec.network is not Network.NONE
+        listening = socket.create_server(("127.0.0.1", 0))
+
+        async def attend() -> None:
+            await serve(listening)
+
+        self.served.append(asyncio.create_task(attend()))
+        self.served[-1].add_done_callback(lambda _: listening.close())
+        await self.provider.touch(f"expose:{self.purpose}:{port}")
+        return f"http://127.0.0.1:{listening.getsockname()[1]}"
+
     async def kill(self) -> None:
+        for task in self.served:
+            task.cancel()
+        await asyncio.gather(*self.served, return_exceptions=True)
+        self.served.clear()
         await self.provider.touch(f"kill:{self.purpose}")
         self.alive.clear()
         self.used = False
@@ -218,6 +240,7 @@ class FolderSandbox:
         self.alive.clear()
         if not self.destroyed:
             self.destroyed = True
+            assert not self.served, "what was served ends with the kill"
             shutil.rmtree(self.root, ignore_errors=True)
             await self.provider.touch(f"destroy:{self.purpose}")
 

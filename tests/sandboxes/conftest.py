@@ -127,10 +127,10 @@ class Box:
         await self._make_ready()
         return await self.sandbox.exec(["sh", "-c", script], **{"timeout_s": 20, **options})
 
-    async def python(self, code, **options):
+    async def python(self, code, *, argv=(), **options):
         """Runs Python code inside and returns its standard output; fails when it fails."""
         await self._make_ready()
-        argv = ["python3", "-c", textwrap.dedent(code)]
+        argv = ["python3", "-c", textwrap.dedent(code), *argv]
         result = await self.sandbox.exec(argv, **{"timeout_s": 20, **options})
         assert result.exit_code == 0, result.stderr_tail.decode()
         return result.stdout_tail.decode()

@@ -118,6 +118,17 @@ async def test_the_port_closes_with_the_kill_and_can_be_opened_again(reaching, h
 
 
 @pytest.mark.forms(Form.HELD)
+async def test_a_port_that_is_opened_for_a_moment_leaves_nothing(reaching, host):
+    sandbox = await reaching()
+    await sandbox.expose_gateway(serve(b"first"))
+    await sandbox.kill()
+    before = host.descriptors()
+    await sandbox.expose_gateway(serve(b"second"))
+    await sandbox.kill()
+    assert host.descriptors() == before
+
+
+@pytest.mark.forms(Form.HELD)
 async def test_a_port_that_is_taken_inside_is_named(reaching):
     sandbox = await reaching()
     await sandbox.expose_gateway(serve(b"first"))

@@ -8,8 +8,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import urlsplit
 
 import structlog
+from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from tollbar.agents.software import FOLDER, offered
@@ -26,6 +28,7 @@ from tollbar.engine.loops import Loop
 from tollbar.engine.process import WorkerProcess
 from tollbar.engine.queues import BRANCHES, CONTROL, trials
 from tollbar.engine.reaper import HandOver
+from tollbar.gateway.egress import Outside
 from tollbar.jobs import flows
 from tollbar.jobs.pump import Pump
 from tollbar.jobs.recovery import Recovery
@@ -119,7 +122,15 @@ def _tools(
         gateway=gateway,
         redactor=installation.vault.redactor,
         sites=sites,
+        outside=Outside(own_hosts=_own_hosts(installation)),
     )
+
+
+def _own_hosts(installation: Installation) -> tuple[str, ...]:
+    """Returns the hosts of the server and its database, as far as they have names or addresses."""
+    public = urlsplit(installation.settings.public_url or "").hostname
+    database = make_url(installation.database.url).host
+    return tuple(host for host in (public, database) if host and not host.startswith("/"))
 
 
 def _worker(stack: AsyncExitStack, installation: Installation, worker_id: str, backends: Backends) -> Worker:

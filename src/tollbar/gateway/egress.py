@@ -6,10 +6,13 @@ It speaks `CONNECT host:443` and plain `http://host/` on port 80, nothing else. 
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache, partial
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -19,6 +22,10 @@ from tollbar.kit.addresses import is_address, is_public
 
 IDLE_S: Final = 30.0
 CONNECT_S: Final = 10.0
+MOST_CONNECTIONS: Final = 64
+"""Of one sandbox; further ones wait in the backlog."""
+_CLOSE_S: Final = 5.0
+_AGAIN_S: Final = 0.01
 MOST_BYTES: Final = 1 << 30
 """In each direction, for all connections of one sandbox together."""
 _CHUNK: Final = 64 << 10
@@ -32,11 +39,12 @@ Connect = Callable[[str, int], Awaitable[tuple[asyncio.StreamReader, asyncio.Str
 
 
 class NotAllowed(Exception):
-    """A connection is refused; `verdict` is a word for the log."""
+    """A connection is refused; `verdict` is a word for the log, and `host` what was asked for, where that is known."""
 
-    def __init__(self, verdict: str) -> None:
+    def __init__(self, verdict: str, host: str = "") -> None:
         super().__init__(verdict)
         self.verdict = verdict
+        self.host = host
 
 
 @dataclass(frozen=True)
@@ -83,16 +91,39 @@ def _matches(name: str, pattern: str) -> bool:
 async def resolve(host: str) -> list[str]:
     """Returns the addresses that the system's resolver has for a name; none when it has no answer."""
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=1)
-    except OSError:
+        async with asyncio.timeout(CONNECT_S):
+            ask = partial(socket.getaddrinfo, host, None, type=socket.SOCK_STREAM)
+            found = await asyncio.get_running_loop().run_in_executor(_resolvers(), ask)
+    except (OSError, TimeoutError):
         return []
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+@cache
+def _resolvers() -> ThreadPoolExecutor:
+    """Returns threads for nothing else: names that nobody answers for must not hold up the rest of the process."""
+    return ThreadPoolExecutor(8, "resolve")
 
 
 async def connect(address: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Opens a connection to an address that was checked."""
     async with asyncio.timeout(CONNECT_S):
         return await asyncio.open_connection(address, port)
+
+
+def is_of_this_machine(address: str) -> bool:
+    """Says whether an address is one of this machine's own, also when it is public: only such a one can be bound."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((address, 0))
+    except OSError:
+        return False
+    return True
+
+
+def _nobody(_host: str, _sent: int, _received: int) -> None:
+    """Nobody wants to know."""
 
 
 @dataclass
@@ -102,6 +133,9 @@ class EgressProxy:
     policy: Policy
     log: Callable[[str, str], None]
     """`(host, verdict)` of every connection and refusal; never a path."""
+    closed: Callable[[str, int, int], None] = _nobody
+    """`(host, sent, received)` of every connection that was open, in bytes, at its end."""
+    is_own: Callable[[str], bool] = is_of_this_machine
     resolve: Resolve = resolve
     connect: Connect = connect
     idle_s: float = IDLE_S
@@ -111,14 +145,19 @@ class EgressProxy:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Handles one connection to its end; never raises for what its two sides do."""
-        with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, h11.ProtocolError):
-            await _Connection(self, reader, writer).run()
-        await _close(writer)
+        try:
+            with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, h11.ProtocolError):
+                await _Connection(self, reader, writer).run()
+        finally:
+            await _close(writer)
 
     async def pinned(self, host: str) -> tuple[str, str]:
         """Returns the name and the address that a connection to `host` goes to. Raises `NotAllowed`."""
         name = self.policy.check_name(host)
-        return name, self.policy.check_addresses(await self.resolve(name))
+        address = self.policy.check_addresses(addresses := await self.resolve(name))
+        if any(map(self.is_own, addresses)):
+            raise NotAllowed("private")
+        return name, address
 
     def count(self, sent: int, received: int) -> None:
         """Counts bytes. Raises `NotAllowed` above the limit of either direction."""
@@ -136,6 +175,8 @@ class _Connection:
         self._reader = reader
         self._writer = writer
         self._client = h11.Connection(h11.SERVER)
+        self._sent = self._received = 0
+        self._is_open = False
 
     async def run(self) -> None:
         request = await self._event()
@@ -151,24 +192,31 @@ class _Connection:
             else:
                 await self._forward(request, name, address, target)
         except NotAllowed as error:
-            self._proxy.log(host, error.verdict)
+            self._proxy.log(error.host or host, error.verdict)
             await self._refuse(403, f"tollbar: {error.verdict}")
         except (OSError, TimeoutError):
-            self._proxy.log(host, "unreachable")
+            if not self._is_open:
+                self._proxy.log(host, "unreachable")
             await self._refuse(502, "tollbar: unreachable")
 
     async def _tunnel(self, name: str, address: str, port: int) -> None:
         answer = h11.Response(status_code=200, headers=[], reason=b"Connection established")
         await self._say(self._client.send(answer))
         first = await self._hello(name)
-        upstream = await self._proxy.connect(address, port)
-        self._proxy.log(name, "open")
+        upstream = await self._connect(name, address, port)
         try:
-            self._proxy.count(len(first), 0)
+            self._count(len(first), 0)
             upstream[1].write(first)
             await self._both_ways(*upstream)
         finally:
+            self._proxy.closed(name, self._sent, self._received)
             await _close(upstream[1])
+
+    async def _connect(self, name: str, address: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        upstream = await self._proxy.connect(address, port)
+        self._is_open = True
+        self._proxy.log(name, "open")
+        return upstream
 
     async def _hello(self, name: str) -> bytes:
         """Reads the beginning of the client's TLS. Raises `NotAllowed` unless it asks for that very name."""
@@ -189,7 +237,7 @@ class _Connection:
         async def pump(source: asyncio.StreamReader, target: asyncio.StreamWriter, *, out: bool) -> None:
             while part := await source.read(_CHUNK):
                 timer.reschedule(loop.time() + idle_s)
-                self._proxy.count(len(part) if out else 0, 0 if out else len(part))
+                self._count(len(part) if out else 0, 0 if out else len(part))
                 target.write(part)
                 await target.drain()
             target.write_eof()
@@ -208,8 +256,7 @@ class _Connection:
 
     async def _forward(self, request: h11.Request, name: str, address: str, target: bytes) -> None:
         """Passes one plain request and its answer; the next one is a connection of its own, and is checked anew."""
-        reader, writer = await self._proxy.connect(address, _PLAIN)
-        self._proxy.log(name, "open")
+        reader, writer = await self._connect(name, address, _PLAIN)
         server = h11.Connection(h11.CLIENT)
         try:
             headers = [(key, value) for key, value in request.headers if key not in _HOP and key != b"host"]
@@ -222,6 +269,7 @@ class _Connection:
             await self._send_up(writer, server.send(h11.EndOfMessage()) or b"")
             await self._answer(server, reader)
         finally:
+            self._proxy.closed(name, self._sent, self._received)
             await _close(writer)
 
     async def _answer(self, server: h11.Connection, reader: asyncio.StreamReader) -> None:
@@ -229,7 +277,7 @@ class _Connection:
             event: Any = server.next_event()
             if event is h11.NEED_DATA:
                 part = await self._read(reader)
-                self._proxy.count(0, len(part))
+                self._count(0, len(part))
                 server.receive_data(part)
             elif isinstance(event, h11.Response):
                 kept = [(key, value) for key, value in event.headers if key not in _HOP]
@@ -242,8 +290,13 @@ class _Connection:
             elif not isinstance(event, h11.InformationalResponse):
                 return
 
+    def _count(self, sent: int, received: int) -> None:
+        self._sent += sent
+        self._received += received
+        self._proxy.count(sent, received)
+
     async def _send_up(self, writer: asyncio.StreamWriter, data: bytes) -> None:
-        self._proxy.count(len(data), 0)
+        self._count(len(data), 0)
         writer.write(data)
         await writer.drain()
 
@@ -261,7 +314,7 @@ class _Connection:
             body = text.encode() + b"\n"
             headers = [(b"content-type", b"text/plain"), (b"content-length", str(len(body)).encode())]
             parts = (
-                h11.Response(status_code=status, headers=[*headers, (b"connection", b"close")]),
+                h11.Response(status_code=status, headers=[*headers, (b"connection", b"close")], reason=text.encode()),
                 h11.Data(data=body),
                 h11.EndOfMessage(),
             )
@@ -273,10 +326,76 @@ class _Connection:
             await self._writer.drain()
 
 
-async def _close(writer: asyncio.StreamWriter) -> None:
-    writer.close()
+@dataclass(frozen=True)
+class Outside:
+    """The world as proxies of this process reach it."""
+
+    own_hosts: tuple[str, ...] = ()
+    """Of this server and its database: their addresses are closed, also when they are public and elsewhere."""
+    resolve: Resolve = resolve
+    connect: Connect = connect
+
+    async def proxy(
+        self, hosts: Sequence[str] | None, log: Callable[[str, str], None], closed: Callable[[str, int, int], None]
+    ) -> EgressProxy:
+        """Returns a proxy to the named hosts; None: to any public one. `log` and `closed` are `EgressProxy`'s."""
+        own: list[str] = []
+        for host in self.own_hosts:
+            own += [host] if is_address(host) else await self.resolve(host)
+        policy = Policy(None if hosts is None else tuple(hosts), tuple(own))
+        return EgressProxy(policy, log, closed, resolve=self.resolve, connect=self.connect)
+
+
+async def serve(proxy: EgressProxy, listening: socket.socket) -> None:
+    """Serves the connections of a listening socket until it is cancelled; whoever calls it closes the socket."""
+    listening.setblocking(False)
+    free, living = asyncio.Semaphore(MOST_CONNECTIONS), dict[asyncio.Task[None], socket.socket]()
+
+    def over(task: asyncio.Task[None]) -> None:
+        living.pop(task).close()
+        free.release()
+
+    try:
+        while True:
+            await free.acquire()
+            accepted = await _accepted(listening)
+            task = asyncio.create_task(_attend(proxy, accepted))
+            living[task] = accepted
+            task.add_done_callback(over)
+    finally:
+        ending = list(living)
+        for task in ending:
+            task.cancel()
+        await asyncio.gather(*ending, return_exceptions=True)
+
+
+async def _accepted(listening: socket.socket) -> socket.socket:
+    """Returns the next connection. Raises `OSError` once the socket is closed."""
+    while True:
+        try:
+            return (await asyncio.get_running_loop().sock_accept(listening))[0]
+        except OSError:
+            if listening.fileno() < 0:
+                raise
+            # Out of descriptors, or a connection that was reset in the backlog: the next one may be fine.
+            await asyncio.sleep(_AGAIN_S)
+
+
+async def _attend(proxy: EgressProxy, accepted: socket.socket) -> None:
     with suppress(OSError):
-        await writer.wait_closed()
+        reader, writer = await asyncio.open_connection(sock=accepted)
+        await proxy.serve(reader, writer)
+
+
+async def _close(writer: asyncio.StreamWriter) -> None:
+    """Closes a connection once its last bytes are gone, or nobody has taken them for a while."""
+    writer.close()
+    try:
+        with suppress(OSError, TimeoutError):
+            async with asyncio.timeout(_CLOSE_S):
+                await writer.wait_closed()
+    finally:
+        writer.transport.abort()
 
 
 def _destination(request: h11.Request) -> tuple[bool, str, int, bytes]:
@@ -285,7 +404,7 @@ def _destination(request: h11.Request) -> tuple[bool, str, int, bytes]:
     if request.method == b"CONNECT":
         host, _, port = target.rpartition(":")
         if port != str(_TLS):
-            raise NotAllowed("port")
+            raise NotAllowed("port", host)
         return True, host.strip("[]"), _TLS, b""
     try:
         parts = urlsplit(target)
@@ -295,7 +414,7 @@ def _destination(request: h11.Request) -> tuple[bool, str, int, bytes]:
     if parts.scheme != "http" or not parts.hostname or parts.username is not None:
         raise NotAllowed("target")
     if port not in {None, _PLAIN}:
-        raise NotAllowed("port")
+        raise NotAllowed("port", parts.hostname)
     rest = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return False, parts.hostname, _PLAIN, rest.encode()
 

@@ -12,7 +12,7 @@ from tollbar.agents import software
 from tollbar.agents.adapter import AgentPlan, AgentReport, AgentTask, DriveEnd, DriveResult
 from tollbar.artifacts.schemas import NewArtifact
 from tollbar.budget import usage as model_usage
-from tollbar.jobs import driving, evidence, forms, phase, reports, upstream
+from tollbar.jobs import driving, evidence, forms, networks, outlet, phase, reports, upstream
 from tollbar.jobs.access import Access
 from tollbar.jobs.driving import Driven
 from tollbar.jobs.leases import Meter
@@ -23,7 +23,7 @@ from tollbar.jobs.states import AgentOutcome, Reason
 from tollbar.jobs.taskcache import LocalTask
 from tollbar.jobs.tools import TrialTools, WorkingSet
 from tollbar.sandboxes.errors import EnvironmentRefused, EnvironmentStartFailed
-from tollbar.sandboxes.interface import ExecResult, Form, Network, Purpose, Sandbox, SandboxName, SandboxSpec, Seal
+from tollbar.sandboxes.interface import ExecResult, Form, Purpose, Sandbox, SandboxName, SandboxSpec, Seal
 
 _DRIVE_OUTCOMES: Final[Mapping[DriveEnd, AgentOutcome]] = {
     DriveEnd.CONTEXT_OVERFLOW: AgentOutcome.CONTEXT_OVERFLOW,
@@ -136,7 +136,7 @@ async def new_sandbox(tools: TrialTools, run: AgentRun) -> Sandbox:
             workdir=environment.workdir,
             env=environment.env,
             limits=environment.limits,
-            network=Network.NONE if run.access is None else Network.GATEWAY,
+            network=networks.of_agents_sandbox(run.local.needs, gateway=run.access is not None),
             inputs=tuple(inputs),
             directories=(environment.workdir, "/logs/agent", "/logs/artifacts"),
         )
@@ -169,8 +169,9 @@ async def execute(tools: TrialTools, run: AgentRun, sandbox: Sandbox, meter: Met
     """Runs the agent and then, its processes dead, the collect hooks; afterwards nothing lives in there."""
     prepared_at = tools.clock.monotonic()
     before = await _calls_so_far(tools, run)
-    agent, driven = await _agent(tools, run, sandbox, meter)
-    await sandbox.kill()
+    async with outlet.opened(tools, run.found, run.part, networks.AGENT, sandbox) as announced:
+        agent, driven = await _agent(tools, run, sandbox, meter, announced)
+        await sandbox.kill()
     phase.check_memory(agent, run.environment)
     ran_at = tools.clock.monotonic()
     report = AgentReport()
@@ -190,14 +191,24 @@ async def execute(tools: TrialTools, run: AgentRun, sandbox: Sandbox, meter: Met
 
 
 async def _agent(
-    tools: TrialTools, run: AgentRun, sandbox: Sandbox, meter: Meter
+    tools: TrialTools, run: AgentRun, sandbox: Sandbox, meter: Meter, announced: Mapping[str, str]
 ) -> tuple[ExecResult | None, Driven | None]:
-    """Runs the agent's loop, or its command with the gateway in its sandbox; (None, None): it has neither."""
+    """Runs the agent's loop, or its command with the gateway in its sandbox; (None, None): it has neither.
+
+    `announced` are variables of every command, by which it knows its way out.
+    """
     plan, access = run.plan, run.access
     if plan.drive is not None:
         assert access is not None, "a loop calls models"
         work = driving.run(
-            plan.drive, access, sandbox, run.environment, timeout_s=run.timeout_s, log=run.log, clock=tools.clock
+            plan.drive,
+            access,
+            sandbox,
+            run.environment,
+            announced,
+            timeout_s=run.timeout_s,
+            log=run.log,
+            clock=tools.clock,
         )
         driven = await meter.run(work)
         return driven.command, driven
@@ -205,7 +216,7 @@ async def _agent(
         return None, None
     if access is not None:
         await access.expose(sandbox)
-    command = sandbox.exec(plan.argv, env=plan.env, timeout_s=run.timeout_s, output=run.log)
+    command = sandbox.exec(plan.argv, env={**plan.env, **announced}, timeout_s=run.timeout_s, output=run.log)
     return await meter.run(command), None
 
 

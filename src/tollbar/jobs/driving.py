@@ -23,6 +23,7 @@ class Session:
 
     sandbox: Sandbox
     environment: Environment
+    announced: Mapping[str, str]
     gateway: GatewayAccess
     file: IO[bytes]
     report: AgentReport = field(default_factory=AgentReport)
@@ -36,7 +37,8 @@ class Session:
         env: Mapping[str, str] | None = None,
         timeout_s: float,
     ) -> ExecResult:
-        result = await self.sandbox.exec(argv, cwd=cwd, env=env, timeout_s=timeout_s)
+        given = {**self.announced, **(env or {})}
+        result = await self.sandbox.exec(argv, cwd=cwd, env=given, timeout_s=timeout_s)
         check_memory(result, self.environment)
         return result
 
@@ -64,17 +66,21 @@ async def run(
     access: Access,
     sandbox: Sandbox,
     environment: Environment,
+    announced: Mapping[str, str],
     *,
     timeout_s: float,
     log: Path,
     clock: Clock,
 ) -> Driven:
-    """Runs a loop to its end or its time limit. What it raises is the caller's: a fault of ours, or of the sandbox."""
+    """Runs a loop to its end or its time limit; `announced` are variables of each of its commands.
+
+    What it raises is the caller's: a fault of ours, or of the sandbox.
+    """
     started = clock.monotonic()
     result: DriveResult | None = None
     with log.open("wb") as file:
         async with access.beside() as gateway:
-            session = Session(sandbox, environment, gateway, file)
+            session = Session(sandbox, environment, announced, gateway, file)
             limit = asyncio.timeout(timeout_s)
             try:
                 async with limit:

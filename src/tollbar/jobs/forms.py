@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from tollbar.agents.adapter import AgentPlan
+from tollbar.jobs import networks
 from tollbar.sandboxes.interface import Capabilities, Form
 
 
@@ -36,6 +37,8 @@ def held_for(needs: Mapping[str, Any], plan: AgentPlan | None = None, *, gateway
         return "verifier.collect"
     if needs.get("keep_agent_processes"):
         return "metadata.tollbar.keep_agent_processes"
+    if networks.in_agents_sandbox(needs):
+        return "network_mode allowlist"
     if gateway:
         return "an agent that calls models"
     if plan is not None and (plan.setup or plan.drive or plan.commands > 1):
@@ -50,9 +53,9 @@ def agent_form(
     return _form(asked, can, held=held_for(needs, plan, gateway=gateway) is not None)
 
 
-def verifier_form(asked: str, can: Capabilities, *, healthcheck: bool) -> Form:
-    """Returns the form of a separate verifier's sandbox: its test script is one command."""
-    return _form(asked, can, held=healthcheck)
+def verifier_form(asked: str, can: Capabilities, *, healthcheck: bool, network: bool = False) -> Form:
+    """Returns the form of a separate verifier's sandbox, whose test script is one command."""
+    return _form(asked, can, held=healthcheck or network)
 
 
 def _form(asked: str, can: Capabilities, *, held: bool) -> Form:

@@ -10,7 +10,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tollbar.datasets.taskfile import Task
+from tollbar.jobs import networks
 from tollbar.jobs.forms import AskedForm, held_for
+from tollbar.jobs.parts import parts_of
+from tollbar.kit.addresses import is_address
 from tollbar.sandboxes.interface import Capabilities, Form, Network
 
 
@@ -63,7 +66,7 @@ def _problems(
             yield Refused("variable", f"${{{name}}}: the task needs this variable; give it as a parameter of the Job.")
     if form == AskedForm.ONE_SHOT and Form.ONE_SHOT not in can.forms:
         yield Refused("key", "execution.sandbox_form one_shot: this backend has held sandboxes only.")
-    held = held_for(needs)
+    held = held_for(needs) or ("network_mode allowlist" if networks.listed(needs, networks.VERIFIER) else None)
     if form == AskedForm.ONE_SHOT and held is not None:
         yield Refused("key", f"execution.sandbox_form one_shot: {held} of this task needs a held sandbox.")
     if needs["healthcheck"] and not can.healthcheck:
@@ -76,6 +79,11 @@ def check_task(task: Task, can: Capabilities) -> Refused | None:
     hooks = [hook for step in task.steps or (None,) for hook in task.collect_hooks(step)]
     if not can.users and any(hook.user not in _ROOT for hook in hooks):
         return Refused("key", "verifier.collect.user: this backend runs one user only.")
+    phases = [(part, phase) for part in parts_of(task) for phase in (networks.AGENT, networks.VERIFIER)]
+    hosts = [host for part, phase in phases for host in networks.policy(part, phase).allowed_hosts]
+    address = next((host for host in hosts if is_address(host.partition("/")[0])), None)
+    if address is not None:
+        return Refused("network", f"allowed_hosts {address}: the way out knows hosts by their names only.")
     return None
 
 
@@ -83,8 +91,9 @@ def _network(network: Mapping[str, Any], can: Capabilities) -> Iterator[Refused]
     wanted = _NETWORKS.get(network["mode"] or "")
     if wanted is not None and wanted not in can.networks:
         yield Refused("network", f"{network['phase']}: network_mode {network['mode']} is not granted by this runner.")
-    elif network["changes"]:
-        yield Refused("network", f"{network['phase']}: the network cannot change after the start on this backend.")
+    elif network["changes"] and _NETWORKS.get(network["baseline"] or "", Network.NONE) not in can.networks:
+        mode = network["baseline"]
+        yield Refused("network", f"{network['phase']}: network_mode {mode} of its environment is not granted here.")
 
 
 def _not_yet(needs: Mapping[str, Any]) -> Iterator[Refused]:

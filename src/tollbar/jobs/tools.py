@@ -15,6 +15,7 @@ from tollbar.artifacts.blobs import BlobStore
 from tollbar.budget.schemas import Chain, trial_budget_id
 from tollbar.db.session import Database
 from tollbar.engine.port import Engine
+from tollbar.gateway.egress import Outside
 from tollbar.jobs.limits import MAX_PHASE_S
 from tollbar.jobs.models import ModelGateway
 from tollbar.jobs.sinks import Sink
@@ -78,6 +79,8 @@ class TrialTools:
     """How agents are run, by their names."""
     gateway: ModelGateway | None = None
     """For agents that call models; None: this process has none."""
+    outside: Outside = field(default_factory=Outside)
+    """The hosts that tasks list, as this process reaches them."""
     redactor: Redactor = field(default_factory=Redactor)
     """Knows what may stand in nothing that a Trial leaves."""
 

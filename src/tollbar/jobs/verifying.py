@@ -10,7 +10,7 @@ import asyncio
 import os
 import shutil
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -20,7 +20,7 @@ import structlog
 from tollbar.artifacts.errors import BlobMissing
 from tollbar.artifacts.schemas import NewArtifact
 from tollbar.budget.schemas import Purpose as Payer
-from tollbar.jobs import evidence, forms, phase, rewards
+from tollbar.jobs import evidence, forms, networks, outlet, phase, rewards
 from tollbar.jobs.leases import CapReached, Meter, TryOver
 from tollbar.jobs.parts import Part
 from tollbar.jobs.phase import Environment
@@ -32,7 +32,7 @@ from tollbar.jobs.tools import TrialTools, WorkingSet
 from tollbar.kit.cleanup import to_the_end
 from tollbar.sandboxes import seal as sealing
 from tollbar.sandboxes.errors import EnvironmentFailure, EnvironmentRefused, SandboxLost
-from tollbar.sandboxes.interface import ExecResult, Form, Purpose, Sandbox, SandboxName, SandboxSpec
+from tollbar.sandboxes.interface import ExecResult, Form, Network, Purpose, Sandbox, SandboxName, SandboxSpec
 
 TEST_SCRIPT: Final = "/tests/test.sh"
 LOG_NAME: Final = "verifier/test-stdout.txt"
@@ -103,7 +103,8 @@ async def _run(tools: TrialTools, case: Case, run_no: int) -> Verdict:
             if part.is_separate:
                 environment = await phase.verifier_environment(tools, found, case.local, part)
                 checked = environment.healthcheck is not None
-                form = forms.verifier_form(found.job.sandbox_form, tools.provider.capabilities(), healthcheck=checked)
+                can, reaches = tools.provider.capabilities(), networks.of_verifiers_sandbox(part) is not Network.NONE
+                form = forms.verifier_form(found.job.sandbox_form, can, healthcheck=checked, network=reaches)
             else:
                 environment = await phase.agent_environment(tools, found, case.local)
         async with phase.meter(tools, found, environment, Payer.VERIFIER, case.timeout_s, run_no=lease_no) as meter:
@@ -140,11 +141,14 @@ async def _judge(
         missing = Unscored(Reason.VERIFIER_FAILED, "script", f"There is no {TEST_SCRIPT}.")
         return Verdict(missing, form, substitutions=environment.substitutions)
     env = phase.variables_of(case.found, case.part.task.verifier_env(case.part.step))
-    with _stage("start"):
-        if case.part.is_separate:
-            await meter.run(phase.healthy(tools, sandbox, environment.healthcheck))
-        result = await meter.run(sandbox.exec((TEST_SCRIPT,), env=env, timeout_s=case.timeout_s, output=log))
-    await sandbox.kill()
+    async with AsyncExitStack() as opened:
+        with _stage("start"):
+            if case.part.is_separate:
+                await meter.run(phase.healthy(tools, sandbox, environment.healthcheck))
+            way_out = outlet.opened(tools, case.found, case.part, networks.VERIFIER, sandbox)
+            env |= await opened.enter_async_context(way_out)
+            result = await meter.run(sandbox.exec((TEST_SCRIPT,), env=env, timeout_s=case.timeout_s, output=log))
+        await sandbox.kill()
     phase.check_memory(result, environment)
     with _stage("download"):
         outcome = await _read(case, sandbox, result)
@@ -228,6 +232,7 @@ async def _fresh(tools: TrialTools, case: Case, environment: Environment, form: 
                 workdir=environment.workdir,
                 env=environment.env,
                 limits=environment.limits,
+                network=networks.of_verifiers_sandbox(case.part),
                 inputs=(copy, *await _tests_layers(tools, case)),
                 directories=(environment.workdir, "/logs/artifacts", "/logs/verifier"),
             )

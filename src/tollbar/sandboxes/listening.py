@@ -69,7 +69,14 @@ class Served:
 
         `process` is a pidfd of a process that lives as long as the sandbox's network; its end ends the service, too.
         """
-        self._tasks[port] = asyncio.create_task(_serve(listening, serve, os.dup(process)))
+        with contextlib.ExitStack() as opened:
+            opened.enter_context(listening)
+            watched = os.dup(process)
+            opened.callback(os.close, watched)
+            task = self._tasks[port] = asyncio.create_task(_serve(listening, serve, watched))
+            closing = opened.pop_all()
+        # Not in the task itself: one that is cancelled at once never begins.
+        task.add_done_callback(lambda _: closing.close())
         return f"http://127.0.0.1:{port}"
 
     async def close(self) -> None:
@@ -81,17 +88,14 @@ class Served:
 
 
 async def _serve(listening: socket.socket, serve: Serve, process: int) -> None:
-    with contextlib.ExitStack() as opened:
-        opened.callback(os.close, process)
-        opened.enter_context(listening)
-        serving = asyncio.ensure_future(serve(listening))
-        dying = asyncio.create_task(readable(process))
-        try:
-            await asyncio.wait({serving, dying}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            serving.cancel()
-            dying.cancel()
-            said, _ = await asyncio.gather(serving, dying, return_exceptions=True)
-        if isinstance(said, Exception):
-            # The sandbox sees a refused connection; whoever runs the server finds the reason here.
-            _log.error("a listener inside a sandbox ended", exc_info=said)
+    serving = asyncio.ensure_future(serve(listening))
+    dying = asyncio.create_task(readable(process))
+    try:
+        await asyncio.wait({serving, dying}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        serving.cancel()
+        dying.cancel()
+        said, _ = await asyncio.gather(serving, dying, return_exceptions=True)
+    if isinstance(said, Exception):
+        # The sandbox sees a refused connection; whoever runs the server finds the reason here.
+        _log.error("a listener inside a sandbox ended", exc_info=said)

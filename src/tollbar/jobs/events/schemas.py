@@ -27,6 +27,7 @@ _WORDS: Final[Mapping[str, str]] = {
     "trial.agent_started": "the agent begins",
     "trial.sealed": "the agent ended ({message}), its work is sealed",
     "trial.verifier_started": "the verifier begins",
+    "trial.network_refused": "the task's network is closed for {message}",
     "trial.stopping": "the Trial is being stopped",
     "trial.retried": "the try came to nothing, the next one is number {try_no}",
 }
@@ -70,7 +71,7 @@ def log_item(row: EventRow) -> dict[str, Any]:
 
 
 def _level(row: EventRow) -> str:
-    if row.type in {"job.warned", "task.refused", "trial.retried"}:
+    if row.type in {"job.warned", "task.refused", "trial.retried", "trial.network_refused"}:
         return "warning"
     return "error" if row.status == "failed" and row.type.endswith(".ended") else "info"
 

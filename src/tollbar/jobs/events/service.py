@@ -121,6 +121,12 @@ def stop_requested(job_id: str, project_id: str, actor: Principal) -> dict[str, 
     return {**whose, "type": "job.stop_requested", "message": schemas.who(actor)}
 
 
+def network_refused(trial: Any, try_no: int, texts: Sequence[str]) -> list[dict[str, Any]]:
+    """Returns the events of hosts that a phase of a Trial asked for and did not get."""
+    whose = {"job_id": trial.job_id, "trial_id": trial.id, "project_id": trial.project_id, "try_no": try_no}
+    return [{**whose, "type": "trial.network_refused", "message": text} for text in texts]
+
+
 def retried(trial: Any, try_no: int, reason: str | None, detail: str | None, message: str | None) -> dict[str, Any]:
     """Returns the event of a Trial whose try came to nothing and that waits for its next one."""
     return {
