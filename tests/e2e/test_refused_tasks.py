@@ -63,7 +63,7 @@ def test_what_cannot_be_enforced_is_refused_by_key_and_nothing_starts_or_costs(e
     assert (trial["status"], trial["reward"], trial["reason"]) == ("failed", None, "ENVIRONMENT_REFUSED")
     assert trial["reason_detail"] == detail
     assert key in trial["message"]
-    assert set(trial["cost"].values()) == {"0"}
+    assert {amount for name, amount in trial["cost"].items() if name.endswith("_usd")} <= {"0", None}
     assert (trial["sandbox_forms"], trial["agent_outcome"], trial["sealed_sha256"]) == ({}, None, None)
     assert trial["artifacts"]["items"] == []
 
@@ -93,7 +93,7 @@ def test_faults_lower_the_coverage_and_not_the_score(ended: Ended) -> None:
     assert Decimal(ended.job["budget"]["spent_usd"]) == sum(
         Decimal(trial["cost"]["total_usd"]) for trial in ended.trials.values()
     )
-    parts = {name: Decimal(amount) for name, amount in fine["cost"].items()}
+    parts = {name: Decimal(amount or 0) for name, amount in fine["cost"].items() if name.endswith("_usd")}
     assert parts["sandbox_usd"] > 0
     assert parts["verifier_usd"] > 0
     assert parts["sandbox_usd"] + parts["verifier_usd"] == parts["total_usd"]

@@ -20,7 +20,7 @@ from tollbar.gateway.egress import Outside
 from tollbar.jobs import flows, outlet
 from tollbar.jobs.errors import UnsupportedCapability
 from tollbar.jobs.outlet import Record
-from tollbar.sandboxes.errors import EnvironmentStartFailed
+from tollbar.sandboxes.errors import EnvironmentStartFailed, SandboxLost
 from tollbar.sandboxes.interface import Network
 
 LISTED = 'network_mode = "allowlist"\nallowed_hosts = ["api.example.com", "private.example.com"]\n'
@@ -156,13 +156,41 @@ async def test_a_shared_sandbox_opens_the_list_anew_for_its_verifier(online: Wor
     assert {"agent/network.txt", "verifier/network.txt"} <= names
 
 
-async def test_a_list_that_nobody_asks_for_leaves_no_log_and_no_event(online: World) -> None:
+async def test_no_tenant_writes_the_log_of_its_own_network(online: World) -> None:
+    def forges(call: Call) -> Any:
+        call.write(f"/logs/{call.sandbox.purpose.replace('verify', 'verifier')}/network.txt", "nothing but good hosts")
+        return solves(call) if call.sandbox.purpose == "agent" and call.argv[0] != "/tests/test.sh" else judges(call)
+
+    seen: dict[str, str] = {}
+    online.provider.agent = [asks(forges, seen)]
+    online.provider.verifier = [asks(forges, seen)]
+    await online.publish("team/net", tasks=("one",), toml=VERIFIER.replace("[agent]\n", f"[agent]\n{LISTED}"))
+    trial = await online.one(dataset="team/net@1")
+    assert trial["reward"] == 1.0
+    for name in ("agent/network.txt", "verifier/network.txt"):
+        assert len(await text_of(online, trial, name)) == 6
+
+
+async def test_the_log_of_a_phase_that_comes_to_nothing_is_kept(online: World) -> None:
+    def breaks(_call: Call) -> Any:
+        raise SandboxLost("engine", "gone")
+
+    seen: dict[str, str] = {}
+    online.provider.agent = [asks(breaks, seen)]
+    await online.publish("team/net", tasks=("one",), toml=AGENT)
+    trial = await online.one(dataset="team/net@1")
+    assert (trial["reason"], trial["reward"]) == ("SANDBOX_LOST", None)
+    assert len(await text_of(online, trial, "agent/network.txt")) == 6
+    assert online.log_files() == []
+
+
+async def test_a_list_that_nobody_asks_for_leaves_an_empty_log_and_no_event(online: World) -> None:
     await online.publish("team/net", tasks=("one",), toml=AGENT)
     job = await online.run(dataset="team/net@1")
     (trial,) = await online.trial_results(job["job_id"])
 
     assert trial["reward"] == 1.0
-    assert "agent/network.txt" not in {item["name"] for item in trial["artifacts"]["items"]}
+    assert await text_of(online, trial, "agent/network.txt") == []
     assert "trial.network_refused" not in {one["type"] for one in await told(online, job["job_id"])}
 
 

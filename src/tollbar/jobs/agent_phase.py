@@ -131,7 +131,7 @@ async def _run_and_seal(tools: TrialTools, found: WorkingSet, local: LocalTask) 
                 else:
                     await to_the_end(phase.destroy(sandbox))
     finally:
-        await to_the_end(phase.keep_log(tools, found, this.log_name, this.log))
+        await to_the_end(agent_run.keep_logs(tools, this))
 
 
 async def _seal(tools: TrialTools, this: AgentRun, ran: Ran, left: Sealed) -> None:

@@ -152,6 +152,12 @@ async def _software(tools: TrialTools, wanted: str) -> Path:
     return await software.layer(tools.provider, found)
 
 
+async def keep_logs(tools: TrialTools, run: AgentRun) -> None:
+    """Keeps the logs of a run that came to nothing; none is left to keep of one that was sealed."""
+    await phase.keep_log(tools, run.found, run.log_name, run.log)
+    await outlet.keep_log(tools, run.found, run.part, networks.AGENT)
+
+
 async def set_up(run: AgentRun, sandbox: Sandbox) -> None:
     """Makes the agent ready. Raises `PhaseFailed` with `AGENT_SETUP_FAILED` when a command of its set-up fails."""
     for argv in run.plan.setup:
@@ -254,6 +260,7 @@ async def sealed(tools: TrialTools, run: AgentRun, ran: Ran, sandbox: Sandbox) -
     manifest_blob = await tools.blobs.put_bytes(seal.manifest)
     items = evidence.archived(evidence.agent_artifacts(seal), run.part)
     items = await evidence.with_log(tools.sink, items, run.log_name, run.log)
+    items = await outlet.with_log(tools, run.found, run.part, networks.AGENT, items)
     items = await _with_trajectory(tools, run, ran, items)
     return Sealed(seal, manifest_blob, items, round(tools.clock.monotonic() - started, 3))
 

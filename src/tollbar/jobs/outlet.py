@@ -12,13 +12,15 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 import structlog
 
+from tollbar.artifacts.schemas import NewArtifact
 from tollbar.datasets.network import NetworkMode
 from tollbar.gateway.egress import serve
-from tollbar.jobs import networks, phase, store
+from tollbar.jobs import evidence, networks, phase, store
 from tollbar.jobs.events import service as events
 from tollbar.jobs.events import store as event_store
 from tollbar.jobs.parts import Part
@@ -78,8 +80,8 @@ async def opened(
 ) -> AsyncGenerator[Mapping[str, str]]:
     """Opens the listed hosts of a phase to a sandbox, until its next `kill`; yields the variables that announce it.
 
-    `whose` is `networks.AGENT` or `networks.VERIFIER`. A phase that lists none has no way out and no variables. At the
-    end the log stands on the Trial, whatever the phase came to. Raises what `expose_gateway` raises.
+    `whose` is `networks.AGENT` or `networks.VERIFIER`. A phase that lists none has no way out and no variables. The log
+    is a file then, for `with_log` and `keep_log`. Raises what `expose_gateway` raises.
     """
     policy = networks.policy(part, whose)
     if policy.mode is not NetworkMode.ALLOWLIST:
@@ -95,8 +97,7 @@ async def opened(
     try:
         yield announced(url)
     finally:
-        if record.lines:
-            await to_the_end(_keep(tools, found, part, whose, record))
+        await to_the_end(_end(tools, found, part, whose, record))
 
 
 def announced(url: str) -> dict[str, str]:
@@ -105,11 +106,28 @@ def announced(url: str) -> dict[str, str]:
     return {**values, **{name.lower(): value for name, value in values.items()}}
 
 
-async def _keep(tools: TrialTools, found: WorkingSet, part: Part, whose: str, record: Record) -> None:
+async def with_log(
+    tools: TrialTools, found: WorkingSet, part: Part, whose: str, items: list[NewArtifact]
+) -> list[NewArtifact]:
+    """Returns what a phase left with its network's log, in place of what the tenant put under that name."""
+    name, path = _log_of(tools, found, part, whose)
+    return await evidence.with_log(tools.sink, items, name, path)
+
+
+async def keep_log(tools: TrialTools, found: WorkingSet, part: Part, whose: str) -> None:
+    """Keeps the log of a phase that came to nothing; none is left to keep where `with_log` took it."""
+    name, path = _log_of(tools, found, part, whose)
+    await phase.keep_log(tools, found, name, path)
+
+
+def _log_of(tools: TrialTools, found: WorkingSet, part: Part, whose: str) -> tuple[str, Path]:
     step = "" if part.step is None else f"{part.number}-"
-    path = tools.logs / f"{found.trial.id}-{found.try_no}-{step}{whose}-network"
+    return f"{part.prefix}{whose}/{LOG}", tools.logs / f"{found.trial.id}-{found.try_no}-{step}{whose}-network"
+
+
+async def _end(tools: TrialTools, found: WorkingSet, part: Part, whose: str, record: Record) -> None:
+    _, path = _log_of(tools, found, part, whose)
     await asyncio.to_thread(path.write_text, record.text())
-    await phase.keep_log(tools, found, f"{part.prefix}{whose}/{LOG}", path)
     try:
         await _tell(tools, found, whose, record)
     except Exception:  # noqa: BLE001 - an event that is lost must not hide how the phase ended

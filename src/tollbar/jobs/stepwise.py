@@ -91,7 +91,7 @@ class _Progress:
             ) as meter:
                 ran, left, sandbox = await self._agent(this, step, meter)
         finally:
-            await to_the_end(phase.keep_log(tools, found, this.log_name, this.log))
+            await to_the_end(agent_run.keep_logs(tools, this))
         began = tools.clock.monotonic()
         case = Case(found, self._local, this.part, left.manifest_blob, sandbox, this.form)
         verdict = await verifying.verify(tools, case)

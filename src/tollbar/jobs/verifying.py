@@ -123,6 +123,7 @@ async def _run(tools: TrialTools, case: Case, run_no: int) -> Verdict:
         return Verdict(Unscored(error.failure.reason.value, error.failure.detail, error.failure.message), form)
     finally:
         await to_the_end(phase.keep_log(tools, found, case.log_name, log))
+        await to_the_end(outlet.keep_log(tools, found, part, networks.VERIFIER))
 
 
 async def _judge(
@@ -155,6 +156,7 @@ async def _judge(
         left = await sandbox.seal([evidence.VERIFIER_LOGS], tools.seal_limits, tools.sink.put_fd)
         items = evidence.archived(evidence.verifier_artifacts(left), case.part)
         items = await evidence.with_log(tools.sink, items, case.log_name, log)
+        items = await outlet.with_log(tools, case.found, case.part, networks.VERIFIER, items)
     return Verdict(outcome, form, result.exit_code, items, environment.substitutions)
 
 

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from tests.sandboxes.docker.looking import gone, inspect
 
+from tollbar.gateway.egress import Outside, serve
 from tollbar.sandboxes.errors import EnvironmentRefused, EnvironmentStartFailed, SandboxLost
-from tollbar.sandboxes.interface import ArtifactPath, Form, Limits, Network, SealLimits
+from tollbar.sandboxes.interface import PROXY_PORT, ArtifactPath, Form, Limits, Network, SealLimits
 from tollbar.sandboxes.seal import seal_overlay
 
 
@@ -341,3 +342,35 @@ async def test_a_container_without_network_gets_no_port(create):
     sandbox = await create()
     with pytest.raises(EnvironmentRefused, match="without any network"):
         await sandbox.expose_gateway(lambda listening: asyncio.Event().wait())
+
+
+async def test_listed_hosts_are_reached_from_a_container_by_the_proxy_and_nothing_else_is(create, sh):
+    async def resolve(host):
+        return {"api.example.com": ["93.184.215.14"], "private.example.com": ["172.17.0.1"]}.get(host, [])
+
+    async def connect(address, port):
+        assert (address, port) == ("93.184.215.14", 80)
+        return await asyncio.open_connection("127.0.0.1", web.sockets[0].getsockname()[1])
+
+    async def hello(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nhello\n")
+        await writer.drain()
+        writer.close()
+
+    log = []
+    names = ["api.example.com", "private.example.com"]
+    outside = Outside(resolve=resolve, connect=connect)
+    proxy = await outside.proxy(names, lambda host, verdict: log.append((host, verdict)), lambda *_: None)
+    sandbox = await create(network=Network.ALLOWLIST)
+    async with await asyncio.start_server(hello, "127.0.0.1", 0) as web:
+        url = await sandbox.expose_gateway(lambda listening: serve(proxy, listening), PROXY_PORT)
+        ask = "for host in api.example.com private.example.com evil.example; do wget -q -O- http://$host/ 2>&1; done"
+        said = await sh(sandbox, ask, env={"http_proxy": url})
+        alone = await sh(sandbox, "nc -w 3 93.184.215.14 80 < /dev/null")
+    await sandbox.kill()
+
+    assert said.stdout_tail.decode().split("\n")[0] == "hello"
+    assert said.stdout_tail.count(b"403") == 2
+    assert (alone.exit_code, b"unreachable" in alone.stderr_tail) == (1, True)
+    assert log == [("api.example.com", "open"), ("private.example.com", "private"), ("evil.example", "not_listed")]
