@@ -89,9 +89,9 @@ G-SBX-14.substitution_refused sandbox.md#14 closed
   A substitution of the base image without permission is refused.
 G-SBX-14.substitution_recorded sandbox.md#14 closed
   A permitted substitution of the base image stands on the Trial.
-G-SBX-14.compose_keys sandbox.md#14 open #4
+G-SBX-14.compose_keys sandbox.md#14 closed
   Each forbidden key of a compose file is refused by name, and the written file has the forced keys.
-G-SBX-14.compose_labels sandbox.md#14 open #4
+G-SBX-14.compose_labels sandbox.md#14 closed
   Containers, networks and volumes carry labels, and two installations do not reap each other.
 G-SBX-14.accounting_lease sandbox.md#14 closed
   Sandbox time is leased ahead, and the rest returns.

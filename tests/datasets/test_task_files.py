@@ -47,7 +47,7 @@ def test_an_image_or_a_compose_file_replaces_the_dockerfile(read):
         ImagePlan(None, "x:1", compose=False)
     )
     compose = {"environment/Dockerfile": None, "environment/docker-compose.yaml": b"services: {}\n"}
-    assert read("", compose).environment_image() == ImagePlan("environment", None, compose=True)
+    assert read("", compose).environment_image() == ImagePlan("environment", None, compose=True, services="environment")
 
 
 def test_a_windows_task_needs_the_other_scripts(read, problems_of):

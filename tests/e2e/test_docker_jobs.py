@@ -108,3 +108,42 @@ def test_a_check_of_a_dataset_runs_on_the_runner_that_it_names(server: Running, 
     assert done.returncode == 0, done.stdout + done.stderr
     outcome = json.loads(done.stdout.splitlines()[-1])
     assert (outcome["oracle_score"], outcome["nop_score"], outcome["problems"]) == (1.0, 0.0, [])
+
+
+COMPOSE = """
+services:
+  main: {depends_on: {db: {condition: service_healthy}}}
+  db:
+    image: tollbar/busybox:test
+    command: ["sh", "-c", "mkdir -p /srv; echo 42 > /srv/answer; exec httpd -f -p 8000 -h /srv"]
+    healthcheck: {test: ["CMD", "wget", "-q", "-O", "/dev/null", "http://127.0.0.1:8000/answer"], interval: 200ms}
+"""
+
+
+def test_a_task_with_services_runs_in_docker_and_is_refused_by_name_in_bwrap(server: Running, tmp_path: Path) -> None:
+    changes = {
+        "environment/Dockerfile": FROM,
+        "environment/docker-compose.yaml": COMPOSE,
+        "solution/solve.sh": f"{SHELL}wget -q -O /app/answer http://db:8000/answer\n",
+        "tests/test.sh": f"{SHELL}wget -q -O /tmp/now http://db:8000/answer && cmp /tmp/now /app/answer"
+        " && echo 1 > /logs/verifier/reward.txt\n",
+    }
+    write_task(tmp_path / "set", "with-db", changes)
+    ended = run_folder(server, tmp_path / "set", *IN_DOCKER)
+    trial = ended.trials["with-db"]
+    assert (trial["status"], trial["reward"]) == ("succeeded", 1.0), trial["message"]
+    assert left(server.data_dir) == []
+    done = server.cli("jobs", "submit", str(tmp_path / "set"), "--no-cap", "--json", check=False)
+    assert done.returncode != 0
+    assert "UNSUPPORTED_CAPABILITY" in done.stdout + done.stderr
+    assert "docker-compose.yaml" in done.stdout + done.stderr
+
+
+def test_a_compose_file_that_asks_for_the_machine_ends_its_trial_before_anything_starts(
+    server: Running, tmp_path: Path
+) -> None:
+    compose = COMPOSE + "    volumes: ['/var/run/docker.sock:/var/run/docker.sock']\n"
+    write_task(tmp_path / "set", "greedy", {"environment/Dockerfile": FROM, "environment/docker-compose.yaml": compose})
+    trial = run_folder(server, tmp_path / "set", *IN_DOCKER).trials["greedy"]
+    assert (trial["status"], trial["reason"], trial["reason_detail"]) == ("failed", "ENVIRONMENT_REFUSED", "key")
+    assert "services.db.volumes[0]" in trial["message"]

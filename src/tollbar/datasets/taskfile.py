@@ -38,6 +38,8 @@ class ImagePlan:
     """A named image in place of a build, or None."""
     compose: bool
     """The context holds a compose file."""
+    services: str | None = None
+    """Folder of that compose file, or None."""
     has_tests: bool = False
     """The image already contains `/tests`: the task's tests are not uploaded."""
 
@@ -101,7 +103,7 @@ class Task:
     def environment_image(self) -> ImagePlan:
         """Returns the image of the agent's sandbox (and of a shared verifier)."""
         image = self.config.environment.docker_image
-        return ImagePlan(None if image else "environment", image, f"environment/{COMPOSE}" in self.paths)
+        return ImagePlan(None if image else "environment", image, *self._compose("environment"))
 
     def verifier_environment(self, step: Step | None = None) -> EnvironmentConfig:
         """Returns the settings of the verifier's sandbox; in shared mode those of the agent's."""
@@ -115,10 +117,14 @@ class Task:
         if self.verifier_mode(step) is VerifierMode.SEPARATE:
             for verifier, folder in self._verifier_folders(step):
                 if verifier is not None and verifier.docker_image:
-                    return ImagePlan(None, verifier.docker_image, f"{folder}/{COMPOSE}" in self.paths, has_tests=True)
+                    return ImagePlan(None, verifier.docker_image, *self._compose(folder), has_tests=True)
                 if f"{folder}/Dockerfile" in self.paths or f"{folder}/{COMPOSE}" in self.paths:
-                    return ImagePlan(folder, None, f"{folder}/{COMPOSE}" in self.paths, has_tests=True)
+                    return ImagePlan(folder, None, *self._compose(folder), has_tests=True)
         return self.environment_image()
+
+    def _compose(self, folder: str) -> tuple[bool, str | None]:
+        found = f"{folder}/{COMPOSE}" in self.paths
+        return found, folder if found else None
 
     def _verifier_folders(self, step: Step | None) -> list[tuple[EnvironmentConfig | None, str]]:
         own = [] if step is None else [(step.verifier.environment, f"{step.folder}/tests")]

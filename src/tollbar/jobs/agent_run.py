@@ -136,6 +136,7 @@ async def new_sandbox(tools: TrialTools, run: AgentRun) -> Sandbox:
             workdir=environment.workdir,
             env=environment.env,
             limits=environment.limits,
+            ceiling=environment.ceiling,
             network=networks.of_agents_sandbox(run.local.needs, gateway=run.access is not None),
             inputs=tuple(inputs),
             directories=(environment.workdir, "/logs/agent", "/logs/artifacts"),

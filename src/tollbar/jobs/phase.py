@@ -63,6 +63,8 @@ class Environment:
     limits: Limits
     substitutions: tuple[Mapping[str, Any], ...]
     healthcheck: Healthcheck | None = None
+    ceiling: Limits | None = None
+    """The most that a service beside it may have."""
 
 
 def check(tools: TrialTools, found: WorkingSet, local: LocalTask) -> None:
@@ -108,9 +110,11 @@ async def _environment(
     plan: ImagePlan,
     purpose: str,
 ) -> Environment:
+    can = tools.provider.capabilities()
     spec = ImageSpec(
         context=None if plan.context is None else local.folder / plan.context,
         docker_image=plan.docker_image,
+        services=local.folder / plan.services if plan.services is not None and can.compose else None,
         allow_base_substitution=found.job.allow_base_substitution,
         timeout_s=config.build_timeout_s,
     )
@@ -123,6 +127,7 @@ async def _environment(
         limits=limits.limits_of(asked, found.job.runner),
         substitutions=tuple(image.substitutions),
         healthcheck=config.healthcheck,
+        ceiling=Limits(**found.job.runner["maxima"]),
     )
 
 

@@ -77,6 +77,9 @@ def _problems(
 def check_task(task: Task, can: Capabilities) -> Refused | None:
     """Returns the first thing that the task itself asks beyond its catalogued needs and cannot have, or None."""
     hooks = [hook for step in task.steps or (None,) for hook in task.collect_hooks(step)]
+    hosts = [entry.service for step in task.steps or (None,) for entry in task.artifacts(step)]
+    if any(host != "main" for host in [*hosts, *(hook.service for hook in hooks)]):
+        return Refused("key", "artifacts.service: only main's files are collected in this version.")
     if not can.users and any(hook.user not in _ROOT for hook in hooks):
         return Refused("key", "verifier.collect.user: this backend runs one user only.")
     phases = [(part, phase) for part in parts_of(task) for phase in (networks.AGENT, networks.VERIFIER)]

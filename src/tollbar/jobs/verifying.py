@@ -234,6 +234,7 @@ async def _fresh(tools: TrialTools, case: Case, environment: Environment, form: 
                 workdir=environment.workdir,
                 env=environment.env,
                 limits=environment.limits,
+                ceiling=environment.ceiling,
                 network=networks.of_verifiers_sandbox(case.part),
                 inputs=(copy, *await _tests_layers(tools, case)),
                 directories=(environment.workdir, "/logs/artifacts", "/logs/verifier"),

@@ -73,6 +73,8 @@ class ImageRef:
     env: Mapping[str, str]
     substitutions: tuple[Mapping[str, Any], ...] = ()
     """Each `{"kind": "base", "declared", "used"}` or `{"kind": "network", ...}`: never silent."""
+    services: Any = None
+    """What stands beside the sandbox, in the words of the backend that has services; None: nothing."""
     passed_over: tuple[str, ...] = ()
     """Instructions without effect here, as `line N: LABEL`."""
 
@@ -84,6 +86,8 @@ class ImageSpec:
     context: Path | None
     """Folder that holds `Dockerfile` and the files that it copies; None: `docker_image` is used."""
     docker_image: str | None = None
+    services: Path | None = None
+    """Folder of a compose file beside a named image; one in `context` is found there."""
     build_args: Mapping[str, str] = field(default_factory=dict[str, str])
     allow_base_substitution: bool = True
     timeout_s: float = 600.0
@@ -105,6 +109,8 @@ class SandboxSpec:
     inputs: tuple[Path, ...] = ()
     directories: tuple[str, ...] = ()
     """Absolute directories to make before the first command, e.g. `/logs/agent`."""
+    ceiling: Limits | None = None
+    """The most that each service beside the sandbox may have; None: what the sandbox has."""
     disk_level: str = "watched"
     """How the disk limit must be held at least: `watched`, or `kernel` (dearer to start, and bounds inodes, too)."""
 

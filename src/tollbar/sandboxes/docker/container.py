@@ -17,6 +17,7 @@ from tollbar.kit.text import is_portable_path
 from tollbar.sandboxes.capture import TAIL_BYTES, BoundedFile, Tail
 from tollbar.sandboxes.docker.counters import Counters, count
 from tollbar.sandboxes.docker.engine import GONE, Engine, unless_gone
+from tollbar.sandboxes.docker.project import Project
 from tollbar.sandboxes.docker.tar_seal import TarSealing, ended, outward, read_member
 from tollbar.sandboxes.docker.uploads import Upload
 from tollbar.sandboxes.errors import EnvironmentRefused, EnvironmentStartFailed, SandboxLost
@@ -55,6 +56,8 @@ class Place:
     """The engine's id of the container."""
     handle: SandboxHandle
     remove: Callable[[], Awaitable[None]]
+    project: Project | None = None
+    """The services beside it."""
 
 
 class DockerSandbox:
@@ -163,17 +166,20 @@ class DockerSandbox:
         return process
 
     async def kill(self) -> None:
-        """Ends every process; the files stay, and the next command can be run."""
+        """Ends every process; the files stay, and the next command can be run. Services beside it stand still."""
         self._killed, self._pid = True, None
         self._taken = False
         await self._served.close()
         await unless_gone(self._container.kill(signal="SIGKILL"))
         await unless_gone(self._container.wait())
+        if self._place.project is not None:
+            await self._place.project.freeze()
 
-    def give_up(self) -> str:
-        """Notes that the server ends it, whoever then does, and returns its container; any thread may call it."""
+    def give_up(self) -> list[str]:
+        """Notes that the server ends it, whoever then does, and returns its containers; any thread may call it."""
         self._killed, self._pid = True, None
-        return self._place.container
+        project = self._place.project
+        return [self._place.container, *(project.containers if project else [])]
 
     async def put(self, source: Path, dest: str) -> None:
         """Replaces `dest` by a copy of the host folder `source`. Raises `RuntimeError` while a process lives."""
@@ -249,6 +255,8 @@ class DockerSandbox:
         async with self._starting:
             if self._pid is not None:
                 return
+            if self._place.project is not None:
+                await self._place.project.up()
             try:
                 async with asyncio.timeout(_START_TIMEOUT_S):
                     await self._container.start()

@@ -86,6 +86,14 @@ class Engine:
             return Problem("DOCKER_RUNTIME", f"The Docker engine has no runtime {runtime}: {', '.join(runtimes)}.", fix)
         return None
 
+    async def has_compose(self) -> bool:
+        """Says whether the program has Compose, version 2 or later; an older one of that name is none."""
+        try:
+            said = await self.run("compose", "version", "--short", timeout_s=10)
+        except TimeoutError:
+            return False
+        return said.exit_code == 0 and said.text.strip().lstrip("v")[:1] in set("23456789")
+
     @property
     def program(self) -> str | None:
         """Returns the path of the program `docker`."""

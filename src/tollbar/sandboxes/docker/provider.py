@@ -18,6 +18,7 @@ from tollbar.sandboxes.docker.container import DockerSandbox, Place
 from tollbar.sandboxes.docker.engine import Engine, unless_gone
 from tollbar.sandboxes.docker.images import Images
 from tollbar.sandboxes.docker.labels import INSTALLATION, NAME, Mark, name_of
+from tollbar.sandboxes.docker.project import RIGHTS, Project, marked, purge
 from tollbar.sandboxes.docker.uploads import Upload
 from tollbar.sandboxes.errors import EnvironmentStartFailed, SandboxLost
 from tollbar.sandboxes.identity import Identity
@@ -38,8 +39,6 @@ from tollbar.sandboxes.layers import LayerStore
 
 _MIB: Final = 1 << 20
 _NANO: Final = 1_000_000_000
-_RIGHTS: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID")
-"""What package managers and `su` need inside; every other capability is dropped."""
 _OWN_NETWORKS: Final = frozenset({"runsc", "kata"})
 """Runtimes whose containers have a loopback that no process of the machine can join."""
 _IDLE: Final = ("sleep", "infinity")
@@ -63,6 +62,7 @@ class DockerProvider:
         self._claims: dict[str, Claim] = {}
         self._layers: LayerStore | None = None
         self._mark: Mark | None = None
+        self._has_compose = False
 
     @property
     def name(self) -> str:
@@ -71,12 +71,15 @@ class DockerProvider:
     async def preflight(self) -> list[Problem]:
         """Returns what is in the way: no program, no engine, one that does not answer, or lacks the runtime."""
         problem = await self._engine.problem(self._runtime)
-        return [] if problem is None else [problem]
+        if problem is not None:
+            return [problem]
+        self._has_compose = await self._engine.has_compose()
+        return []
 
     def capabilities(self) -> Capabilities:
         """Returns what this backend enforces. A disk is not bounded; nothing holds a container to a size."""
         return Capabilities(
-            compose=False,
+            compose=self._has_compose,
             dockerfile="full",
             image=True,
             users=False,
@@ -102,8 +105,11 @@ class DockerProvider:
         return self.name
 
     async def build(self, spec: ImageSpec) -> ImageRef:
-        """Builds or finds the image. Raises `EnvironmentBuildFailed`."""
-        return await self._images.ensure(spec)
+        """Builds or finds the image, and those of the services beside it.
+
+        Raises `EnvironmentBuildFailed`, and `EnvironmentRefused` for a compose file that asks for too much.
+        """
+        return await self._images.with_services(spec)
 
     async def layer(self, key: str, fill: Callable[[Path], None]) -> Path:
         """Returns the folder of that key; `fill(folder)` makes it once, in a thread."""
@@ -137,12 +143,21 @@ class DockerProvider:
             await self._living[name].destroy()
         await self._claim(name)
         try:
-            await self._delete(mark.container(name))
             upload = await asyncio.to_thread(_inputs, spec)
-            container = await self._engine.client.containers.create(
-                self._configuration(spec, mark), name=mark.container(name)
-            )
-            sandbox = self._sandbox(spec, container.id, upload.whiteouts)
+            project = None
+            if spec.image.services is None:
+                await self._delete(mark.container(name))
+                container = (
+                    await self._engine.client.containers.create(
+                        self._configuration(spec, mark), name=mark.container(name)
+                    )
+                ).id
+            else:
+                await purge(self._engine, mark, name)
+                folder = self._claims[name].folder / "project"
+                project = Project(self._engine, spec, spec.image.services, mark, folder, self._runtime)
+                container = await project.create()
+            sandbox = self._sandbox(spec, container, upload.whiteouts, project)
             await sandbox.upload(upload)
         except aiodocker.DockerError as error:
             await self._remove(name)
@@ -184,7 +199,7 @@ class DockerProvider:
             container = await self._engine.client.containers.get(mark.container(text))
         except aiodocker.DockerError as error:
             raise SandboxLost("engine", f"The container of {name} is gone.") from error
-        return self._sandbox(note.spec, container.id, ())
+        return self._sandbox(note.spec, container.id, (), None)
 
     async def list_sandboxes(self, *, now: datetime) -> list[SandboxView]:
         """Returns the sandboxes of this process and the kept ones on this machine, the oldest first."""
@@ -213,8 +228,9 @@ class DockerProvider:
         found = await self._engine.client.containers.list(
             all="true", filters=f'{{"label": ["{INSTALLATION}={mark.installation}"]}}'
         )
-        mine = {item["Labels"][NAME]: item for item in found if mark.is_mine(item["Labels"])}
+        mine = {item["Labels"][NAME] for item in found if mark.is_mine(item["Labels"])}
         gone: list[str] = []
+        mine |= await marked(self._engine, mark)
         for name in sorted({*mine, *(folder.name for folder in self._folders())} - set(live)):
             note = read_kept(self._folder(name))
             if note is not None and note.until > now:
@@ -234,7 +250,7 @@ class DockerProvider:
 
     def kill_now(self) -> None:
         """The same for a watchdog: tells the engine and returns at once; any thread may call it."""
-        self._engine.kill_now([sandbox.give_up() for sandbox in list(self._living.values())])
+        self._engine.kill_now([name for sandbox in list(self._living.values()) for name in sandbox.give_up()])
 
     async def close(self) -> None:
         """Closes the connections to the engine."""
@@ -246,7 +262,7 @@ class DockerProvider:
         host: dict[str, Any] = {
             "NetworkMode": "none",
             "CapDrop": ["ALL"],
-            "CapAdd": list(_RIGHTS),
+            "CapAdd": list(RIGHTS),
             "SecurityOpt": ["no-new-privileges:true"],
             "Init": True,
             "Memory": memory,
@@ -273,14 +289,16 @@ class DockerProvider:
             "HostConfig": host,
         }
 
-    def _sandbox(self, spec: SandboxSpec, container: str, whiteouts: list[str] | tuple[str, ...]) -> DockerSandbox:
+    def _sandbox(
+        self, spec: SandboxSpec, container: str, whiteouts: list[str] | tuple[str, ...], project: Project | None
+    ) -> DockerSandbox:
         name = name_of(spec)
 
         async def remove() -> None:
             await self._remove(name)
 
         handle = SandboxHandle(self.name, self._host, spec.owner, name, {"container": container, "levels": _LEVELS})
-        sandbox = DockerSandbox(spec, Place(self._engine, container, handle, remove), whiteouts)
+        sandbox = DockerSandbox(spec, Place(self._engine, container, handle, remove, project), whiteouts)
         self._living[name] = sandbox
         return sandbox
 
@@ -291,8 +309,11 @@ class DockerProvider:
         return self._claims[name]
 
     async def _remove(self, name: str) -> None:
-        self._living.pop(name, None)
-        await self._delete((await self._marked()).container(name))
+        sandbox = self._living.pop(name, None)
+        mark = await self._marked()
+        await self._delete(mark.container(name))
+        if sandbox is None or sandbox.spec.image.services is not None:
+            await purge(self._engine, mark, name)
         held = self._claims.pop(name, None)
         if held is not None:
             await asyncio.to_thread(held.remove)
@@ -303,7 +324,9 @@ class DockerProvider:
         held = await asyncio.to_thread(take, folder)
         if held is None:
             return False
-        await self._delete((await self._marked()).container(name))
+        mark = await self._marked()
+        await self._delete(mark.container(name))
+        await purge(self._engine, mark, name)
         await asyncio.to_thread(held.remove)
         return True
 

@@ -66,6 +66,13 @@ class Upload:
         self._clear("/".join(parts))
         self._content(source, parts)
 
+    def file(self, source: Path, dest: str) -> None:
+        """Adds a file in the place of whatever stands at `dest` or in the way of it."""
+        parts = dest.strip("/").split("/")
+        for depth in range(1, len(parts)):
+            self._folder("/".join(parts[:depth]), FOLDER_MODE)
+        self._member(source, "/".join(parts))
+
     def over(self, source: Path, dest: str) -> None:
         """Adds a folder's content over the folder `dest`; what has another name there stays."""
         parts = dest.strip("/").split("/")
