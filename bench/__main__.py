@@ -15,10 +15,12 @@ from typing import Final
 
 import httpx2
 
-from bench import database, engine_cost, enqueue, jobs, latency, machine, throughput, variants, waiting
+from bench import database, engine_cost, enqueue, gateway, jobs, latency, machine, throughput, variants, waiting
+from bench.calls import CallsFailed
 from bench.figures import Figures, say
-from bench.peers import compare
+from bench.peers import compare, venvs
 from bench.peers.peerrun import PeerFailed
+from bench.peers.venvs import PeerMissing
 from bench.server import Server, ServerFailed, server
 from bench.throughput import Load
 
@@ -136,6 +138,14 @@ def _distance(figures: Figures, plan: Plan) -> None:
             figures.add("tollbar above bare", "CPU a trial, difference of medians", "ms", whole - bare, **labels)
 
 
+def _gateway(figures: Figures, plan: Plan) -> None:
+    gateway.run(figures, plan.rounds)
+
+
+def _gateway_peers(figures: Figures, plan: Plan) -> None:
+    gateway.run(figures, plan.rounds, peer=venvs.litellm())
+
+
 def _peers(figures: Figures, plan: Plan) -> None:
     compare.run(figures, rounds=plan.rounds, ks=plan.peers_k)
 
@@ -145,8 +155,9 @@ _PARTS: Final[dict[str, Callable[[Figures, Plan], None]]] = {
     "requests": _requests,
     "enqueue": _enqueue,
     "engine": _engine,
+    "gateway": _gateway,
 }
-_ALL_PARTS: Final = {**_PARTS, "waiting": _waiting, "peers": _peers}
+_ALL_PARTS: Final = {**_PARTS, "waiting": _waiting, "peers": _peers, "gateway-peers": _gateway_peers}
 
 
 def main() -> int:
@@ -189,7 +200,15 @@ def _done(name: str, figures: Figures, plan: Plan) -> bool:
     """Takes one part; one that fails costs its own figures only."""
     try:
         _ALL_PARTS[name](figures, plan)
-    except (ServerFailed, jobs.JobWrong, PeerFailed, httpx2.HTTPError, subprocess.SubprocessError) as error:
+    except (
+        ServerFailed,
+        jobs.JobWrong,
+        CallsFailed,
+        PeerFailed,
+        PeerMissing,
+        httpx2.HTTPError,
+        subprocess.SubprocessError,
+    ) as error:
         say(f"the part {name} failed: {type(error).__name__}: {error}")
         return False
     return True

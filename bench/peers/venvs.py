@@ -44,7 +44,12 @@ def inspect_ai() -> Venv:
     return _venv("inspect", "inspect-ai", "0.3.285", lambda: sys.executable)
 
 
-def _venv(name: str, package: str, version: str, interpreter: object) -> Venv:
+def litellm() -> Venv:
+    """Returns the environment of litellm's proxy. Raises `PeerMissing`."""
+    return _venv("litellm", "litellm", "1.108.7", lambda: sys.executable, extra="[proxy]")
+
+
+def _venv(name: str, package: str, version: str, interpreter: object, *, extra: str = "") -> Venv:
     assert callable(interpreter)
     found = Venv(ROOT / f".venv-{name}", version)
     if found.python.exists() and _installed(found, package) == version:
@@ -53,7 +58,15 @@ def _venv(name: str, package: str, version: str, interpreter: object) -> Venv:
     say(f"installing {package} {version} into {found.folder.name}, once ...")
     for words in (
         [python, "-m", "venv", "--clear", str(found.folder)],
-        [str(found.python), "-m", "pip", "install", "-q", "--disable-pip-version-check", f"{package}=={version}"],
+        [
+            str(found.python),
+            "-m",
+            "pip",
+            "install",
+            "-q",
+            "--disable-pip-version-check",
+            f"{package}{extra}=={version}",
+        ],
     ):
         done = subprocess.run(words, capture_output=True, text=True, timeout=_INSTALL_S, check=False)
         if done.returncode:

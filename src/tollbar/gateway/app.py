@@ -27,6 +27,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 SUBJECT: Final = "tollbar.subject"
 """Under this name the state of a connection holds whose listener accepted it; None: any key may come this way."""
+_MOST_KNOWN: Final = 4096
 _NO_ROUTE: Final = Refused(Code.ROUTE_NOT_ALLOWED, "this gateway has no such route")
 
 
@@ -70,6 +71,8 @@ class Gateway:
 
     dispatch: Dispatch
     max_body_bytes: int = MAX_BODY_BYTES
+    _known: dict[str, Key] = field(default_factory=dict[str, Key], repr=False)
+    """Keys that were valid when they came first; what is in them never changes."""
     _free_counts: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(8))
     """Counting tokens costs nothing, so it is bounded by how many ask at once."""
 
@@ -95,7 +98,8 @@ class Gateway:
         if found.operation is Operation.PING:
             await _send(send, Answer(200, {}, b""))
             return
-        key = await self._key(call)
+        # A metered call holds its key when it reserves; what is free is asked of the database each time.
+        key = await self._key(call, may_be_known=found.operation is Operation.GENERATE)
         if found.operation is Operation.MODELS:
             await _send(send, model_list(found.dialect, sorted(key.routes)))
             return
@@ -107,16 +111,26 @@ class Gateway:
         else:
             await _converse(lambda: self.dispatch.generate(request), receive, send)
 
-    async def _key(self, call: _Call) -> Key:
-        """Returns the valid key of a request; it must belong to whose listener the request came through."""
+    async def _key(self, call: _Call, *, may_be_known: bool) -> Key:
+        """Returns the key of a request, which must belong to whose listener the request came through.
+
+        It is valid, or `may_be_known`: it was when it was first seen, and whoever spends by it asks again.
+        """
         secret = presented(call.headers, parse_qs(call.query))
-        found: Key | None = None
-        if secret.startswith(keys.PREFIX):
+        found = self._known.get(secret) if may_be_known else None
+        if found is None and secret.startswith(keys.PREFIX):
             async with self.dispatch.metering.database.glance() as session:
                 found = await keys.find(session, secret)
+            if found is not None:
+                self._remember(secret, found)
         if found is None or call.subject not in {None, found.subject}:
             raise Refused(Code.KEY_INVALID, "the key is unknown, over, or not of this sandbox")
         return found
+
+    def _remember(self, secret: str, key: Key) -> None:
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        self._known[secret] = key
 
 
 def _without_key(query: str) -> str:

@@ -112,8 +112,9 @@ class Metering:
                 raise Refused(Code.LEDGER_UNAVAILABLE, "the reservation of this call ended before it was sent")
 
     async def note_refused(self, asked: Asked, code: Code) -> None:
-        """Keeps a refusal that costs nothing and stops nothing as a row of its own."""
+        """Keeps a refusal that costs nothing and stops nothing as a row of its own; raises it of a key that is over."""
         async with self.database.transaction() as session:
+            await _holding(asked.key)(session)
             await calls.note_refused(session, self._call(asked), code.value)
 
     def settling(self, sending: Sending) -> Callable[[Ended], Awaitable[None]]:
@@ -162,8 +163,7 @@ class Metering:
             return bound.quote(asked.ask, self.book, asked.traits, now, until, capped=capped)
 
         try:
-            # Its first use reads the price data.
-            return await asyncio.to_thread(quoted, capped=True)
+            return quoted(capped=True) if self.book.is_read else await asyncio.to_thread(quoted, capped=True)
         except Refused as refused:
             async with self.database.transaction() as session:
                 if not await budget.is_capped(session, call.chain, call.day):

@@ -38,6 +38,11 @@ class PriceBook:
 
     tables: Sequence[OwnTable] = field(default=())
 
+    @property
+    def is_read(self) -> bool:
+        """Says whether the price data are in memory, so that a question does not block."""
+        return "_data" in self.__dict__
+
     @cached_property
     def _data(self) -> DataSnapshot:
         from genai_prices.data import providers
