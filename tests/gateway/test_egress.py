@@ -14,8 +14,9 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from tests.support import eventually
 
-from tollbar.gateway.egress import EgressProxy, NotAllowed, Policy, server_name
+from tollbar.gateway.egress import EgressProxy, NotAllowed, Outside, Policy, is_of_this_machine, server_name
 
 PUBLIC = "93.184.215.14"
 HOST = "api.example.com"
@@ -240,6 +241,68 @@ async def test_a_tunnel_that_is_no_tls_is_closed(said):
 
     assert world.log == [(HOST, "no_tls")]
     assert world.connected == []
+
+
+async def test_the_beginning_of_tls_may_come_byte_by_byte_and_in_a_few_records():
+    hello = _hello(HOST)
+    half = len(hello[5:]) // 2
+    parts = [hello[5 : 5 + half], hello[5 + half :]]
+    in_two = b"".join(b"\x16\x03\x01" + len(part).to_bytes(2, "big") + part for part in parts)
+    for said in (hello, in_two):
+        world = World(Policy((HOST,)))
+        async with web_server() as (port, _), world.listening() as proxy:
+            world.servers[443] = port
+            reader, writer = await asyncio.open_connection("127.0.0.1", int(proxy.rpartition(":")[2]))
+            writer.write(f"CONNECT {HOST}:443 HTTP/1.1\r\nhost: {HOST}\r\n\r\n".encode())
+            assert b" 200 " in await reader.readuntil(b"\r\n\r\n")
+            for byte in said:
+                writer.write(bytes([byte]))
+                await writer.drain()
+            await eventually(lambda world=world: _is((HOST, "open") in world.log))
+            writer.close()
+
+
+async def test_a_beginning_of_tls_that_never_ends_is_closed():
+    world = World(Policy((HOST,)))
+    async with world.listening() as proxy:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(proxy.rpartition(":")[2]))
+        crumbs = b"".join(b"\x16\x03\x01\x00\x01" + bytes([byte]) for byte in _hello(HOST)[5:30])
+        writer.write(f"CONNECT {HOST}:443 HTTP/1.1\r\nhost: {HOST}\r\n\r\n".encode() + crumbs)
+        assert b" 200 " in await reader.readuntil(b"\r\n\r\n")
+        assert await reader.read() == b""
+        writer.close()
+    assert world.log == [(HOST, "no_tls")]
+
+
+async def _is(value: bool) -> bool:
+    return value
+
+
+def test_an_address_of_this_machine_is_known_as_its_own():
+    assert is_of_this_machine("127.0.0.1")
+    assert not is_of_this_machine(PUBLIC)
+    assert not is_of_this_machine("2606:4700::1111")
+
+
+async def test_a_public_address_of_this_machine_is_closed(certificate):
+    world = World(Policy((HOST,)))
+    world.proxy.is_own = lambda address: address == PUBLIC
+    async with browsing(world, certificate) as client:
+        with pytest.raises(httpx2.ProxyError, match="403 tollbar: private"):
+            await client.get(f"https://{HOST}/")
+    assert world.connected == []
+
+
+async def test_the_servers_own_hosts_are_closed_by_whatever_address_they_have():
+    async def resolve(host: str) -> list[str]:
+        return {"db.example.com": ["8.8.4.4"], HOST: ["8.8.4.4"]}.get(host, [])
+
+    log: list[tuple[str, str]] = []
+    outside = Outside(own_hosts=("db.example.com", "1.0.0.1"), resolve=resolve)
+    proxy = await outside.proxy([HOST], lambda host, verdict: log.append((host, verdict)), lambda *_: None)
+    assert proxy.policy.own_addresses == ("8.8.4.4", "1.0.0.1")
+    with pytest.raises(NotAllowed, match="private"):
+        await proxy.pinned(HOST)
 
 
 async def test_a_tunnel_without_a_server_name_is_closed():

@@ -13,6 +13,7 @@ import httpx2
 import pytest
 from tests.jobs.standin import CAPABILITIES, Call, judges, solves
 from tests.jobs.test_events import log, told
+from tests.jobs.test_steps import files, toml
 from tests.jobs.world import SEPARATE, SHARED, World
 from tests.support import ManualClock
 
@@ -192,6 +193,21 @@ async def test_a_list_that_nobody_asks_for_leaves_an_empty_log_and_no_event(onli
     assert trial["reward"] == 1.0
     assert await text_of(online, trial, "agent/network.txt") == []
     assert "trial.network_refused" not in {one["type"] for one in await told(online, job["job_id"])}
+
+
+async def test_each_step_has_its_own_list(online: World) -> None:
+    seen: dict[str, str] = {}
+    online.provider.agent = [asks(solves, seen), solves]
+    online.provider.verifier = [judges]
+    text = toml("separate", one="[steps.agent]\n" + LISTED, verifier="timeout_sec = 20")
+    await online.publish("team/net", tasks=("walk",), toml=text, **files())
+    trial = await online.one(dataset="team/net@1")
+
+    assert (trial["status"], seen) == ("succeeded", SEEN)
+    agents = [call for call in online.provider.calls if call.argv[0] == "/solution/solve.sh"]
+    assert ["HTTP_PROXY" in call.env for call in agents] == [True, False, False]
+    names = {item["name"] for item in trial["artifacts"]["items"]}
+    assert {name for name in names if name.endswith("network.txt")} == {"steps/one/agent/network.txt"}
 
 
 async def test_a_port_that_cannot_be_opened_is_no_fault_of_agent_or_verifier(online: World) -> None:

@@ -30,6 +30,9 @@ MOST_BYTES: Final = 1 << 30
 """In each direction, for all connections of one sandbox together."""
 _CHUNK: Final = 64 << 10
 _HELLO_BYTES: Final = 64 << 10
+_HELLO_RECORDS: Final = 8
+"""How often the beginning of a TLS connection is taken apart: at the end of a record, never for every byte."""
+_HANDSHAKE, _RECORD_HEAD = 0x16, 5
 _TLS, _PLAIN = 443, 80
 _HOP: Final = frozenset({b"proxy-connection", b"proxy-authorization", b"connection", b"keep-alive", b"te", b"upgrade"})
 
@@ -220,14 +223,27 @@ class _Connection:
 
     async def _hello(self, name: str) -> bytes:
         """Reads the beginning of the client's TLS. Raises `NotAllowed` unless it asks for that very name."""
-        data = self._client.trailing_data[0]
-        while (asked := server_name(data)) is None:
+        data, end = self._client.trailing_data[0], 0
+        for _ in range(_HELLO_RECORDS):
+            data = await self._up_to(end + _RECORD_HEAD, data)
+            if data[end] != _HANDSHAKE:
+                raise NotAllowed("no_tls")
+            end += _RECORD_HEAD + int.from_bytes(data[end + 3 : end + _RECORD_HEAD], "big")
+            data = await self._up_to(end, data)
+            asked = server_name(data)
+            if asked is not None:
+                if asked.lower() != name:
+                    raise NotAllowed("server_name")
+                return data
+        raise NotAllowed("no_tls")
+
+    async def _up_to(self, length: int, data: bytes) -> bytes:
+        """Reads on until there are so many bytes. Raises `NotAllowed` for more than a beginning has."""
+        while len(data) < length:
             part = await self._read(self._reader)
-            if not part or len(data) > _HELLO_BYTES:
+            if not part or length > _HELLO_BYTES:
                 raise NotAllowed("no_tls")
             data += part
-        if asked.lower() != name:
-            raise NotAllowed("server_name")
         return data
 
     async def _both_ways(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
