@@ -252,6 +252,11 @@ async def test_a_backend_that_opens_no_ports_refuses_the_list(world: World) -> N
         await world.submit(dataset="team/net@1")
 
 
+def test_no_proxy_leads_to_this_sandbox_or_to_the_services_beside_it() -> None:
+    said = outlet.announced("http://127.0.0.1:8788", ("main", "db"))
+    assert said["NO_PROXY"] == said["no_proxy"] == "127.0.0.1,localhost,::1,main,db"
+
+
 def test_a_record_holds_no_more_than_it_may_whatever_a_tenant_asks_for() -> None:
     record = Record(ManualClock())
     for number in range(outlet.MOST_LINES + 10):

@@ -176,7 +176,7 @@ async def execute(tools: TrialTools, run: AgentRun, sandbox: Sandbox, meter: Met
     """Runs the agent and then, its processes dead, the collect hooks; afterwards nothing lives in there."""
     prepared_at = tools.clock.monotonic()
     before = await _calls_so_far(tools, run)
-    async with outlet.opened(tools, run.found, run.part, networks.AGENT, sandbox) as announced:
+    async with outlet.opened(tools, run.found, run.part, networks.AGENT, sandbox, run.environment) as announced:
         agent, driven = await _agent(tools, run, sandbox, meter, announced)
         await sandbox.kill()
     phase.check_memory(agent, run.environment)

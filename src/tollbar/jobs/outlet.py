@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import Counter
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +24,7 @@ from tollbar.jobs import evidence, networks, phase, store
 from tollbar.jobs.events import service as events
 from tollbar.jobs.events import store as event_store
 from tollbar.jobs.parts import Part
+from tollbar.jobs.phase import Environment
 from tollbar.jobs.states import TRIAL_ACTIVE
 from tollbar.jobs.tools import TrialTools, WorkingSet
 from tollbar.kit.cleanup import to_the_end
@@ -36,7 +37,7 @@ MOST_LINES: Final = 5000
 MOST_EVENTS: Final = 20
 """Refused hosts of one phase that stand among the events; the log has them all."""
 _MOST_HOST: Final = 253
-_BESIDE: Final = "127.0.0.1,localhost,::1"
+_BESIDE: Final = ("127.0.0.1", "localhost", "::1")
 _OPEN: Final = "open"
 
 _log = structlog.get_logger()
@@ -76,7 +77,7 @@ class Record:
 
 @asynccontextmanager
 async def opened(
-    tools: TrialTools, found: WorkingSet, part: Part, whose: str, sandbox: Sandbox
+    tools: TrialTools, found: WorkingSet, part: Part, whose: str, sandbox: Sandbox, environment: Environment
 ) -> AsyncGenerator[Mapping[str, str]]:
     """Opens the listed hosts of a phase to a sandbox, until its next `kill`; yields the variables that announce it.
 
@@ -95,14 +96,14 @@ async def opened(
 
     url = await sandbox.expose_gateway(attend, PROXY_PORT)
     try:
-        yield announced(url)
+        yield announced(url, environment.image.neighbours)
     finally:
         await to_the_end(_end(tools, found, part, whose, record))
 
 
-def announced(url: str) -> dict[str, str]:
-    """Returns the variables by which programs know a proxy, in both spellings that are in use."""
-    values = {"HTTP_PROXY": url, "HTTPS_PROXY": url, "NO_PROXY": _BESIDE}
+def announced(url: str, neighbours: Sequence[str] = ()) -> dict[str, str]:
+    """Returns the variables by which programs know a proxy, and the hosts that need none, in both spellings in use."""
+    values = {"HTTP_PROXY": url, "HTTPS_PROXY": url, "NO_PROXY": ",".join((*_BESIDE, *neighbours))}
     return {**values, **{name.lower(): value for name, value in values.items()}}
 
 

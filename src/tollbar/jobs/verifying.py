@@ -146,7 +146,7 @@ async def _judge(
         with _stage("start"):
             if case.part.is_separate:
                 await meter.run(phase.healthy(tools, sandbox, environment.healthcheck))
-            way_out = outlet.opened(tools, case.found, case.part, networks.VERIFIER, sandbox)
+            way_out = outlet.opened(tools, case.found, case.part, networks.VERIFIER, sandbox, environment)
             env |= await opened.enter_async_context(way_out)
             result = await meter.run(sandbox.exec((TEST_SCRIPT,), env=env, timeout_s=case.timeout_s, output=log))
         await sandbox.kill()

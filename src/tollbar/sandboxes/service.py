@@ -41,7 +41,7 @@ def seeded(backend: str, base: str) -> dict[str, Description]:
         demanded_level="watched",
         allow_base_substitution=True,
         default_network=Network.NONE,
-        networks=(Network.NONE,),
+        networks=(Network.NONE, Network.GATEWAY, Network.ALLOWLIST),
         capabilities={"regrade": True, "seal": True},
         declared_free=True,
     )

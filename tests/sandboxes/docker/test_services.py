@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 from datetime import UTC, datetime
@@ -10,10 +11,11 @@ from pathlib import Path
 import pytest
 from tests.sandboxes.docker.looking import IMAGE, docker, gone, inspect
 
+from tollbar.gateway.egress import Outside, serve
 from tollbar.sandboxes.docker.engine import Engine
 from tollbar.sandboxes.docker.provider import DockerProvider
 from tollbar.sandboxes.errors import EnvironmentRefused, EnvironmentStartFailed
-from tollbar.sandboxes.interface import Form, ImageSpec, Limits, Purpose, SandboxName, SandboxSpec
+from tollbar.sandboxes.interface import PROXY_PORT, Form, ImageSpec, Limits, Network, Purpose, SandboxName, SandboxSpec
 
 NOW = datetime(2026, 12, 1, 12, tzinfo=UTC)
 WEB = """
@@ -215,3 +217,24 @@ async def test_a_file_that_asks_for_too_much_is_refused_before_anything_is_built
     with pytest.raises(EnvironmentRefused, match=r"services\.web\.privileged"):
         await with_services(WEB.replace("  web:\n", "  web:\n    privileged: true\n"))
     assert not provider._root.exists()
+
+
+async def test_a_list_is_the_main_containers_alone_and_no_proxy_leads_to_a_service(with_services, sh):
+    log = []
+
+    async def resolve(_name):
+        return []
+
+    outside = Outside(resolve=resolve)
+    proxy = await outside.proxy(["a.example"], lambda host, verdict: log.append((host, verdict)), lambda *_: None)
+    sandbox = await with_services(WEB, network=Network.ALLOWLIST)
+    url = await sandbox.expose_gateway(lambda listening: serve(proxy, listening), PROXY_PORT)
+    said = await sh(sandbox, "wget -q -O - http://a.example/ 2>&1", env={"http_proxy": url})
+    assert b"403" in said.stdout_tail
+    assert log == [("a.example", "unresolved")]
+    assert sandbox.spec.image.neighbours == ("main", "web")
+    web = f"{sandbox.container}.web"
+    words = ["docker", "exec", web, "nc", "-w", "2", "main", "8788"]
+    tried = await asyncio.to_thread(subprocess.run, words, capture_output=True, check=False)
+    assert (tried.returncode, b"refused" in tried.stderr) == (1, True)
+    await sandbox.kill()

@@ -148,8 +148,9 @@ class DockerSandbox:
                 network = network_of(self._pid or 0)
                 opened.callback(os.close, network)
                 listening = await listen_beside(network, port)
-            except OSError as error:
-                msg = f"The port {port} inside could not be opened: {error.strerror}."
+            except (OSError, aiodocker.DockerError) as error:
+                why = error.strerror if isinstance(error, OSError) else error.message
+                msg = f"The port {port} inside could not be opened: {why}."
                 raise EnvironmentStartFailed("start", msg) from error
             return self._served.add(port, listening, serve, process)
 
@@ -161,7 +162,8 @@ class DockerSandbox:
         pid = self._pid or 0
         process = os.pidfd_open(pid)
         opened.callback(os.close, process)
-        if self._place.container not in await asyncio.to_thread(Path(f"/proc/{pid}/cgroup").read_text):
+        identity: str = (await self._container.show())["Id"]
+        if identity not in await asyncio.to_thread(Path(f"/proc/{pid}/cgroup").read_text):
             raise OSError(0, "the engine runs its containers elsewhere")
         return process
 

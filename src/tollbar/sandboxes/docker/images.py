@@ -71,6 +71,7 @@ class Images:
             workdir=own.keys.get("working_dir") or main.workdir,
             env={**main.env, **own.environment},
             services=replace(services, images=images),
+            neighbours=tuple(service.name for service in services.all),
         )
 
     async def _of_service(self, spec: ImageSpec, services: Services, service: Service) -> ImageRef:
