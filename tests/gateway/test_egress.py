@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from tests.support import eventually
 
-from tollbar.gateway.egress import EgressProxy, NotAllowed, Outside, Policy, is_of_this_machine, server_name
+from tollbar.gateway.egress import EgressProxy, NotAllowed, Outside, Policy, is_of_this_machine, resolve, server_name
 
 PUBLIC = "93.184.215.14"
 HOST = "api.example.com"
@@ -276,6 +276,11 @@ async def test_a_beginning_of_tls_that_never_ends_is_closed():
 
 async def _is(value: bool) -> bool:
     return value
+
+
+async def test_names_are_resolved_by_the_systems_resolver_and_what_has_no_answer_has_none():
+    assert set(await resolve("localhost")) & {"127.0.0.1", "::1"}
+    assert await resolve("no-such-name.invalid") == []
 
 
 def test_an_address_of_this_machine_is_known_as_its_own():

@@ -7,22 +7,26 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
-from tests.jobs.standin import CAPABILITIES, Call, judges, solves
+from tests.jobs.standin import CAPABILITIES, Call, ended, judges, solves
 from tests.jobs.test_events import log, told
 from tests.jobs.test_steps import files, toml
 from tests.jobs.world import SEPARATE, SHARED, World
 from tests.support import ManualClock
 
+from tollbar.agents.adapter import DriveEnd, DriveResult, GatewayAccess
 from tollbar.gateway.egress import Outside
-from tollbar.jobs import flows, outlet
+from tollbar.jobs import driving, flows, outlet
+from tollbar.jobs.access import Access
 from tollbar.jobs.errors import UnsupportedCapability
 from tollbar.jobs.outlet import Record
+from tollbar.jobs.phase import Environment
 from tollbar.sandboxes.errors import EnvironmentStartFailed, SandboxLost
-from tollbar.sandboxes.interface import Network
+from tollbar.sandboxes.interface import ExecResult, ImageRef, Limits, Network
 
 LISTED = 'network_mode = "allowlist"\nallowed_hosts = ["api.example.com", "private.example.com"]\n'
 AGENT = SEPARATE.replace("[agent]\n", f"[agent]\n{LISTED}")
@@ -250,6 +254,39 @@ async def test_a_backend_that_opens_no_ports_refuses_the_list(world: World) -> N
     await world.publish("team/net", tasks=("one",), toml=AGENT)
     with pytest.raises(UnsupportedCapability, match="network_mode allowlist is not granted"):
         await world.submit(dataset="team/net@1")
+
+
+class Endless:
+    """A gateway that nobody asks."""
+
+    async def serve(self, _listening: Any, _subject: str) -> None:
+        await asyncio.Event().wait()
+
+
+class Shell:
+    """A sandbox that keeps what its commands were given."""
+
+    def __init__(self) -> None:
+        self.given: list[dict[str, str]] = []
+
+    async def exec(self, _argv: Any, **words: Any) -> ExecResult:
+        self.given.append(words["env"])
+        return ended()
+
+
+async def test_a_loop_of_ours_hands_the_proxy_to_each_of_its_commands(tmp_path: Path) -> None:
+    async def drive(session: Any) -> DriveResult:
+        await session.exec(("true",), timeout_s=1)
+        await session.exec(("true",), env={"MINE": "1"}, timeout_s=1)
+        return DriveResult(DriveEnd.COMPLETED)
+
+    shell: Any = Shell()
+    gateway: Any = Endless()
+    access = Access(gateway, "trial:t:1", GatewayAccess("http://127.0.0.1:8787", "tbv_x", {}))
+    environment = Environment(ImageRef("", (), "/", {}), "/", {}, Limits(), ())
+    said = outlet.announced("http://127.0.0.1:8788")
+    await driving.run(drive, access, shell, environment, said, timeout_s=9, log=tmp_path / "log", clock=ManualClock())
+    assert shell.given == [said, {**said, "MINE": "1"}]
 
 
 def test_no_proxy_leads_to_this_sandbox_or_to_the_services_beside_it() -> None:

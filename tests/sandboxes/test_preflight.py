@@ -51,7 +51,7 @@ async def test_capabilities_are_known_after_the_preflight(ready, open_folder):
         provider.capabilities()
     await provider.preflight()
     capabilities = provider.capabilities()
-    assert capabilities.networks == frozenset({Network.NONE})
+    assert capabilities.networks == {Network.NONE, Network.GATEWAY, Network.ALLOWLIST}
     assert capabilities.dockerfile == "subset"
     assert capabilities.kernel_isolation == "shared"
     assert not (capabilities.compose or capabilities.image or capabilities.users or capabilities.gpu)
