@@ -169,3 +169,20 @@ async def test_the_list_needs_the_right_to_read_runners(seeded):
     async with seeded.session() as session:
         with pytest.raises(AccessDenied, match=r"runners\.read"):
             await service.list_page(session, nobody, page_request(None, None, scope={}))
+
+
+async def test_where_only_docker_works_the_default_runner_is_docker_and_replaces_no_image(database, clock):
+    asked = []
+
+    async def best():
+        asked.append(1)
+        return "docker"
+
+    for _ in range(2):
+        async with database.transaction() as session:
+            await service.seed(session, clock, backend=best, base=BASE)
+    for name in ("envhub/base", "envhub/metered", "envhub/docker"):
+        runner = await resolve(database, name)
+        assert (runner.backend, runner.facts["base"], runner.allow_base_substitution) == ("docker", "image", False)
+    assert not (await resolve(database, "envhub/metered")).is_free
+    assert asked == [1]

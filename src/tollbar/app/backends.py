@@ -88,6 +88,17 @@ async def find_backends(stack: AsyncExitStack, settings: Settings, data_dir: Pat
     return Backends(usable, bwrap)
 
 
+async def best_backend(settings: Settings, data_dir: Path) -> str:
+    """Returns the backend of the default runner of a new installation: bwrap, unless only Docker works here."""
+    bwrap, docker = bwrap_of(settings, data_dir), docker_of(settings, data_dir)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(bwrap.kill_all)
+        if docker is None or not await bwrap.preflight():
+            return bwrap.name
+        stack.push_async_callback(docker.close)
+        return bwrap.name if await docker.preflight() else docker.name
+
+
 def bwrap_of(settings: Settings, data_dir: Path) -> BwrapProvider:
     """Returns the bwrap backend of a data directory; nothing is started yet."""
     return BwrapProvider(data_dir / "sandboxes", sandbox_uid=settings.sandbox_uid, host=socket.gethostname())

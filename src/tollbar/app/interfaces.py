@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 from tollbar.access import service as access
 from tollbar.access.principal import Principal
 from tollbar.app.assembly import build_app
+from tollbar.app.backends import best_backend
 from tollbar.app.installation import Installation
 from tollbar.app.ports import listen, origin_of
 from tollbar.app.seeds import local_key, seed
@@ -39,7 +40,7 @@ class Interfaces:
     async def prepare(cls, stack: AsyncExitStack, installation: Installation, *, explicit_port: bool) -> Interfaces:
         """Seeds what is missing and takes the port. Raises `PortTaken`."""
         settings, database, clock = installation.settings, installation.database, installation.clock
-        actor = await seed(database, installation.blobs, clock)
+        actor = await seed(database, installation.blobs, clock, lambda: best_backend(settings, installation.data_dir))
         key = await local_key(database, actor, installation.data_dir, clock)
         installation.vault.redactor.add("API key", key)
         listener = listen(settings.host, settings.port, explicit=explicit_port)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Awaitable, Callable
 from importlib.resources import files
 from pathlib import Path
 from typing import Final
@@ -24,12 +25,17 @@ KEY_FILE: Final = "api_key"
 _DATASETS: Final = {"tests/hello-world": "hello-world", "demo/mini": "mini"}
 
 
-async def seed(database: Database, blobs: BlobStore, clock: Clock) -> Principal:
-    """Seeds what is missing and returns the server's principal in the first project; repeating it adds nothing."""
+async def seed(
+    database: Database, blobs: BlobStore, clock: Clock, best: str | Callable[[], Awaitable[str]] = "bwrap"
+) -> Principal:
+    """Seeds what is missing and returns the server's principal in the first project; repeating it adds nothing.
+
+    `best` is the backend of the default runner, or what finds it.
+    """
     async with database.transaction() as session:
         await take_turns(session, Lock.SEEDS)
         actor = await access.ensure_first_project(session, clock)
-        await runners.seed(session, clock)
+        await runners.seed(session, clock, backend=best)
         await profiles.seed(session, actor, clock)
         for name, folder in _DATASETS.items():
             await datasets.publish_folder(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ from tollbar.sandboxes.tables import RunnerRevisionRow
 
 METERED_VCPU_SECOND_PUSD: Final = PUSD_PER_USD // 100
 METERED_GIB_SECOND_PUSD: Final = PUSD_PER_USD // 1000
+_DOCKER: Final = "docker"
 _OWN_IMAGE: Final = "image"
 """The base of a backend in which every task has the image that it names."""
 _MAXIMA: Final = Limits(cpus=8.0, memory_mb=32768, disk_mb=51200, pids=4096, nofile=65536)
@@ -51,24 +53,35 @@ def seeded(backend: str, base: str) -> dict[str, Description]:
         gib_second_pusd=METERED_GIB_SECOND_PUSD,
         declared_free=False,
     )
-    docker = replace(free, backend="docker", base=_OWN_IMAGE, demanded_level="none", allow_base_substitution=False)
-    return {"base": free, "metered": metered, "docker": docker}
+    found = {"base": free, "metered": metered, "docker": replace(free, backend=_DOCKER)}
+    return {name: _on_own_images(each) if each.backend == _DOCKER else each for name, each in found.items()}
 
 
-async def seed(session: AsyncSession, clock: Clock, *, backend: str = "bwrap", base: str | None = None) -> None:
+def _on_own_images(runner: Description) -> Description:
+    return replace(runner, base=_OWN_IMAGE, demanded_level="none", allow_base_substitution=False)
+
+
+async def seed(
+    session: AsyncSession,
+    clock: Clock,
+    *,
+    backend: str | Callable[[], Awaitable[str]] = "bwrap",
+    base: str | None = None,
+) -> None:
     """Creates `envhub/base@main`, `envhub/metered@main` and `envhub/docker@main` where they are missing.
 
     What exists stays as it is. `envhub/docker` is there whether an engine answers here or not: the worker that will
     run a Job on it may be another machine's.
 
-    `backend` is the best one of the machine and `base` its base with digest (this host's when it is not given). Safe
-    to repeat and safe beside another server that does the same.
+    `backend` is the best one of the machine (or what finds it, called only where something is missing) and `base` its
+    base with digest (this host's when it is not given). Safe to repeat, and beside another server that does the same.
     """
     names = ("base", "metered", "docker")
     missing = [name for name in names if await store.labelled(session, DEFAULT_NAMESPACE, name, DEFAULT_LABEL) is None]
     if not missing:
         return
-    descriptions = seeded(backend, base or f"host@{await asyncio.to_thread(host_digest)}")
+    best = backend if isinstance(backend, str) else await backend()
+    descriptions = seeded(best, base or f"host@{await asyncio.to_thread(host_digest)}")
     for name in missing:
         await store.add(session, DEFAULT_NAMESPACE, name, DEFAULT_LABEL, descriptions[name], clock.now())
 

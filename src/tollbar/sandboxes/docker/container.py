@@ -16,7 +16,7 @@ import aiodocker
 from tollbar.kit.text import is_portable_path
 from tollbar.sandboxes.capture import TAIL_BYTES, BoundedFile, Tail
 from tollbar.sandboxes.docker.counters import Counters, count
-from tollbar.sandboxes.docker.engine import GONE, Engine, unless_gone
+from tollbar.sandboxes.docker.engine import GONE, Engine, is_away, reached, unless_gone
 from tollbar.sandboxes.docker.project import Project
 from tollbar.sandboxes.docker.tar_seal import TarSealing, ended, outward, read_member
 from tollbar.sandboxes.docker.uploads import Upload
@@ -105,17 +105,22 @@ class DockerSandbox:
 
         Raises `RuntimeError` for a second command of a one-shot sandbox, `EnvironmentRefused` for a variable that
         cannot be set, `EnvironmentStartFailed` when the container does not come up or the command cannot be started,
-        and `SandboxLost` when `kill` or somebody outside ended it.
+        and `SandboxLost` when `kill` or somebody outside ended it, or the engine is away.
         """
         self._admit()
         _check_environment({**self._spec.env, **(env or {})})
+        with reached():
+            return await self._exec(argv, cwd, env or {}, timeout_s, _Recorder(output, max_output_bytes))
+
+    async def _exec(
+        self, argv: Sequence[str], cwd: str | None, env: Mapping[str, str], timeout_s: float, recorder: _Recorder
+    ) -> ExecResult:
         await self._up()
         self._taken, self._running = True, self._running + 1
         before, started = self._count(), time.monotonic()
-        recorder = _Recorder(output, max_output_bytes)
         try:
             command = await self._container.exec(
-                list(argv), environment=dict(env or {}), workdir=self._absolute(cwd), stdin=False
+                list(argv), environment=dict(env), workdir=self._absolute(cwd), stdin=False
             )
             timed_out = await self._followed(command, recorder, timeout_s)
             wall_s = time.monotonic() - started
@@ -125,6 +130,8 @@ class DockerSandbox:
         except aiodocker.DockerError as error:
             if self._killed:
                 raise _ended_by_server() from None
+            if is_away(error):
+                raise
             raise EnvironmentStartFailed("start", f"The command could not be started: {error.message}") from error
         except asyncio.CancelledError:
             await self.kill()
@@ -172,10 +179,11 @@ class DockerSandbox:
         self._killed, self._pid = True, None
         self._taken = False
         await self._served.close()
-        await unless_gone(self._container.kill(signal="SIGKILL"))
-        await unless_gone(self._container.wait())
-        if self._place.project is not None:
-            await self._place.project.freeze()
+        with reached():
+            await unless_gone(self._container.kill(signal="SIGKILL"))
+            await unless_gone(self._container.wait())
+            if self._place.project is not None:
+                await self._place.project.freeze()
 
     def give_up(self) -> list[str]:
         """Notes that the server ends it, whoever then does, and returns its containers; any thread may call it."""
@@ -205,14 +213,18 @@ class DockerSandbox:
         """Unpacks an archive at the container's root."""
         archive = await asyncio.to_thread(upload.done)
         try:
-            await self._container.put_archive("/", archive)
+            with reached():
+                await self._container.put_archive("/", archive)
         finally:
             archive.close()
 
     async def seal(self, paths: Sequence[ArtifactPath], limits: SealLimits, store: StoreFile) -> Seal:
         """Seals the declared paths; a relative one counts from the working directory."""
         await self._require_still()
-        sealing = TarSealing(limits, store)
+        with reached():
+            return await self._all_sealed(paths, TarSealing(limits, store))
+
+    async def _all_sealed(self, paths: Sequence[ArtifactPath], sealing: TarSealing) -> Seal:
         entries: list[ManifestEntry] = []
         taken: list[tuple[Declared, ManifestEntry]] = []
         for entry in [declared(replace(path, source=self._absolute(path.source))) for path in paths]:
@@ -232,7 +244,8 @@ class DockerSandbox:
         """Returns at most `max_bytes` of a regular file, never through a link, or None when there is none."""
         await self._require_still()
         parts = components_of(self._absolute(path))
-        found = await self._walk(parts)
+        with reached():
+            found = await self._walk(parts)
         if found is not None or not parts:
             return None
         return await self._read("/" + "/".join(parts), lambda archive: read_member(archive, max_bytes))
@@ -267,6 +280,8 @@ class DockerSandbox:
                 msg = f"The container was not up within {_START_TIMEOUT_S:g} s."
                 raise EnvironmentStartFailed("timeout", msg) from None
             except aiodocker.DockerError as error:
+                if is_away(error):
+                    raise
                 raise EnvironmentStartFailed("start", f"The container did not start: {error.message}") from error
             if not state["Running"]:
                 raise EnvironmentStartFailed("start", f"The container ended at once: exit code {state['ExitCode']}.")

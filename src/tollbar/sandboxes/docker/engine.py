@@ -10,20 +10,22 @@ import shutil
 import signal
 import subprocess
 import threading
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import IO, Any, Final
 
 import aiodocker
 import aiohttp
 
-from tollbar.sandboxes.errors import BackendUnusable
+from tollbar.sandboxes.errors import BackendUnusable, SandboxLost
 from tollbar.sandboxes.interface import Problem
 
 _PASSED_ON: Final = ("PATH", "DOCKER_HOST", "DOCKER_CONFIG", "DOCKER_CONTEXT", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY")
 """All that the program gets of the server's environment: nothing of it can end in an image."""
 _TAIL_BYTES: Final = 16 << 10
+_NO_CONNECTION: Final = 900
+"""The client's status for an engine that it cannot reach."""
 _LINK: Final = 1 << 27
 _FOLDER: Final = 1 << 31
 """Bits of a mode as the engine writes it."""
@@ -169,6 +171,22 @@ class Engine:
 
 def _run_quietly(words: Sequence[str], environment: Mapping[str, str]) -> None:
     subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False, env=environment)
+
+
+def is_away(error: Exception) -> bool:
+    """Says whether a call failed because the engine does not answer, not because of what it answered."""
+    return isinstance(error, aiohttp.ClientError | ConnectionError) or getattr(error, "status", None) == _NO_CONNECTION
+
+
+@contextmanager
+def reached() -> Generator[None]:
+    """Raises `SandboxLost` for a call in it that the engine does not answer: what it held may be gone."""
+    try:
+        yield
+    except (aiodocker.DockerError, aiohttp.ClientError, ConnectionError) as error:
+        if not is_away(error):
+            raise
+        raise SandboxLost("engine", "The Docker engine does not answer.") from error
 
 
 def is_configured(host: str | None) -> bool:

@@ -160,7 +160,8 @@ class DockerProvider:
             sandbox = self._sandbox(spec, container, upload.whiteouts, project)
             await sandbox.upload(upload)
         except aiodocker.DockerError as error:
-            await self._remove(name)
+            with suppress(aiodocker.DockerError):
+                await self._remove(name)
             raise EnvironmentStartFailed("start", f"The container was not made: {error.message}") from error
         except BaseException:
             await self._remove(name)
@@ -309,12 +310,17 @@ class DockerProvider:
         return self._claims[name]
 
     async def _remove(self, name: str) -> None:
-        sandbox = self._living.pop(name, None)
+        sandbox, held = self._living.pop(name, None), self._claims.pop(name, None)
         mark = await self._marked()
-        await self._delete(mark.container(name))
-        if sandbox is None or sandbox.spec.image.services is not None:
-            await purge(self._engine, mark, name)
-        held = self._claims.pop(name, None)
+        try:
+            await self._delete(mark.container(name))
+            if sandbox is None or sandbox.spec.image.services is not None:
+                await purge(self._engine, mark, name)
+        except BaseException:
+            # Whatever is left is the reaper's from now on.
+            if held is not None:
+                held.let_go()
+            raise
         if held is not None:
             await asyncio.to_thread(held.remove)
 
