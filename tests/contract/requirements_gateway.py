@@ -73,7 +73,7 @@ G-GW-GL35 gateway-and-ledger.md#15.GL35 open #4
   A running Job keeps its prices.
 G-GW-GL36 gateway-and-ledger.md#15.GL36 closed
   Free needs zero rates, and zero rates need the word free.
-G-GW-GL37 gateway-and-ledger.md#15.GL37 open #4
+G-GW-GL37 gateway-and-ledger.md#15.GL37 closed
   SIMULATED shows wherever the scripted provider's results show, and no real day is charged.
 G-GW-GL38 gateway-and-ledger.md#15.GL38 open #6
   A team definition reaches no provider but through the gateway.

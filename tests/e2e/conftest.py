@@ -26,15 +26,17 @@ class Running:
     data_dir: Path
     options: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
+    demo: bool = False
+    """With the demo Jobs of a first start."""
     port: int = 0
     process: subprocess.Popen[str] | None = None
     facts: dict[str, Any] = field(default_factory=dict)
 
     def start(self) -> Running:
-        words = [sys.executable, "-m", "tollbar", "up", "--json", "--no-browser", "--no-demo", "--port", str(self.port)]
+        words = [sys.executable, "-m", "tollbar", "up", "--json", "--no-browser", "--port", str(self.port)]
         with (self.data_dir.parent / "server.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [*words, "--data-dir", str(self.data_dir), *self.options],
+                [*words, "--demo" if self.demo else "--no-demo", "--data-dir", str(self.data_dir), *self.options],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,

@@ -50,7 +50,9 @@ class Interfaces:
     def jobs(self, engine: Engine, capabilities: Mapping[str, Capabilities]) -> JobsContext:
         """Returns with what Jobs are submitted here; `capabilities` are those of this process's backends."""
         own = self.installation
-        return JobsContext(engine, own.clock, self.origin, capabilities, dead_after_s=own.settings.dead_after_s)
+        return JobsContext(
+            engine, own.clock, self.origin, capabilities, own.models, dead_after_s=own.settings.dead_after_s
+        )
 
     async def serve(self, stack: AsyncExitStack, jobs: JobsContext) -> asyncio.Task[None]:
         """Answers from now on; the task ends when `stack` closes, or raises what ended the interfaces."""

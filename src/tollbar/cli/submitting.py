@@ -119,6 +119,14 @@ def submit_members(client: Client, out: Output, members: dict[str, Any], request
     return job
 
 
+def _price(model: dict[str, Any]) -> str:
+    prices = model["prices"]
+    said = f"{model['name']}: {prices.get('input_usd')} in, {prices.get('output_usd')} out, in USD per million tokens"
+    if model.get("usual_call_usd") is not None:
+        said += f"; a small call reserves {money(model['least_call_usd'])} to {money(model['usual_call_usd'])}"
+    return f"{said} SIMULATED" if model.get("simulated") else said
+
+
 def _dry_rows(found: dict[str, Any]) -> Rows:
     ref, agent, runner = (found.get(name) or {} for name in ("dataset_ref", "agent", "runner"))
     profile = found.get("profile") or {}
@@ -139,6 +147,7 @@ def _dry_rows(found: dict[str, Any]) -> Rows:
         rows.append(("worst case per Trial", money(found["worst_case_usd"])))
     if "worst_case_total_usd" in found:
         rows.append(("worst case in all", money(found["worst_case_total_usd"])))
+    rows += [("model's price", _price(model)) for model in found.get("models") or [] if model.get("prices")]
     day = found.get("project_day") or {}
     if day.get("daily_cap_usd") is not None:
         rows.append(("left of the day", f"{money(day['remaining_today_usd'])} of {money(day['daily_cap_usd'])}"))

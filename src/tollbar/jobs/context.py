@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tollbar.engine.port import Engine
+from tollbar.jobs.models import ModelOffers
 from tollbar.jobs.pump import PROJECT_LIMIT
 from tollbar.kit.clock import Clock
 from tollbar.sandboxes.interface import Capabilities
@@ -21,6 +22,8 @@ class JobsContext:
     """Public origin, for links."""
     capabilities: Mapping[str, Capabilities] = field(default_factory=dict[str, Capabilities])
     """What the backends that work here can enforce, by their names; of others only a Trial's worker knows it."""
+    models: ModelOffers | None = None
+    """What models cost and who serves them; None: this process does not know."""
     project_running: int = PROJECT_LIMIT
     """Trials of one project that the workers run at once."""
     max_running: int = 64

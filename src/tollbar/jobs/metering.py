@@ -49,12 +49,20 @@ async def offers_of(
     session: AsyncSession, gateway: ModelOffers, adapters: Mapping[str, Adapter], job: JobRow
 ) -> list[Offer]:
     """Returns how each model of a Job is served, its agent's own first; what is not served is left out."""
-    found: list[Offer] = []
+    asked = await asked_of(session, gateway, adapters, job)
+    return [one for one in asked.values() if isinstance(one, Offer)]
+
+
+async def asked_of(
+    session: AsyncSession, gateway: ModelOffers, adapters: Mapping[str, Adapter], job: JobRow
+) -> dict[str, Offer | ModelNotServed]:
+    """Returns for each model of a Job by name how it is served, or why it is not; its agent's own comes first."""
+    found: dict[str, Offer | ModelNotServed] = {}
     for use in adapters[job.agent].models(job.params):
         try:
-            found.append(await gateway.offer(session, job.workspace_id, use.name))
-        except ModelNotServed:
-            continue
+            found[use.name] = await gateway.offer(session, job.workspace_id, use.name)
+        except ModelNotServed as error:
+            found[use.name] = error
     return found
 
 

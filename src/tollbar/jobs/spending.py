@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -12,7 +13,9 @@ from tollbar.access.principal import Principal
 from tollbar.budget import limits as project_limits
 from tollbar.budget.limits import Today
 from tollbar.datasets.schemas import Selection
+from tollbar.gateway.offers import Offer
 from tollbar.jobs import limits, schemas
+from tollbar.jobs.models import ModelNotServed
 from tollbar.jobs.submission import Submission
 from tollbar.jobs.tables import JobRow
 from tollbar.kit.money import format_usd
@@ -56,14 +59,23 @@ async def require_balance(session: AsyncSession, actor: Principal, now: datetime
 
 
 async def dry_run(
-    session: AsyncSession, actor: Principal, job: JobRow, plan: Plan, caps: Caps, now: datetime
+    session: AsyncSession,
+    actor: Principal,
+    job: JobRow,
+    plan: Plan,
+    caps: Caps,
+    now: datetime,
+    models: Mapping[str, Offer | ModelNotServed],
 ) -> dict[str, Any]:
-    """Returns what a submission would run, what of it cannot run, and what it can cost at most."""
+    """Returns what a submission would run, what of it cannot run, and what it can cost at most.
+
+    How often an agent calls its models nobody knows before: only caps bound that, and without one the worst case is
+    None.
+    """
     today = await project_limits.today(session, actor.project_id, now)
     worst = plan.worst_try_pusd(job)
     n_total = job.total_tasks * job.attempts
-    trial = worst if caps.trial_pusd is None else min(worst, caps.trial_pusd)
-    whole = trial * (n_total - len(plan.refused) * job.attempts)
+    trial, whole = _bounds(worst, n_total - len(plan.refused) * job.attempts, caps, has_models=bool(models))
     return {
         "dry_run": True,
         "dataset_ref": job.dataset_ref,
@@ -80,11 +92,53 @@ async def dry_run(
         "project_day": today.wire(),
         "allow_base_substitution": job.allow_base_substitution,
         "execution": schemas.execution_object(job),
-        "worst_case_usd": format_usd(worst),
-        "worst_case_total_usd": format_usd(whole if caps.job_pusd is None else min(whole, caps.job_pusd)),
+        "worst_case_usd": None if trial is None else format_usd(trial),
+        "worst_case_total_usd": None if whole is None else format_usd(whole),
+        "models": [_model(name, found) for name, found in models.items()],
         "refused": plan.refused[:100],
-        "warnings": _warnings(plan, caps, worst, today),
+        "warnings": [*_warnings(plan, caps, worst, today), *_model_warnings(caps, today, models)],
     }
+
+
+def _bounds(sandbox_pusd: int, trials: int, caps: Caps, *, has_models: bool) -> tuple[int | None, int | None]:
+    """Returns what one try, and the whole Job, can cost at most."""
+    if not has_models:
+        trial = sandbox_pusd if caps.trial_pusd is None else min(sandbox_pusd, caps.trial_pusd)
+        return sandbox_pusd, trial * trials if caps.job_pusd is None else min(trial * trials, caps.job_pusd)
+    known = [cap for cap in (caps.trial_pusd, caps.job_pusd) if cap is not None]
+    whole = [
+        cap for cap in (None if caps.trial_pusd is None else caps.trial_pusd * trials, caps.job_pusd) if cap is not None
+    ]
+    return min(known, default=None), min(whole, default=None)
+
+
+def _model(name: str, found: Offer | ModelNotServed) -> dict[str, Any]:
+    """Returns a model as a submission shows it: prices in USD per million tokens, and what small calls reserve."""
+    if isinstance(found, ModelNotServed):
+        return {"name": name, "problem": found.message, "priced": None, "simulated": None, "prices": None,
+                "least_call_usd": None, "usual_call_usd": None}  # fmt: skip
+    return {
+        "name": name,
+        "problem": None,
+        "priced": found.priced,
+        "simulated": found.simulated,
+        "prices": found.prices,
+        "least_call_usd": None if found.least_pusd is None else format_usd(found.least_pusd),
+        "usual_call_usd": None if found.usual_pusd is None else format_usd(found.usual_pusd),
+    }
+
+
+def _model_warnings(caps: Caps, today: Today, models: Mapping[str, Offer | ModelNotServed]) -> list[str]:
+    found: list[str] = []
+    lefts = [left for left in (caps.job_pusd, caps.trial_pusd, today.left_pusd) if left is not None]
+    for name, model in models.items():
+        if isinstance(model, ModelNotServed):
+            found.append(model.message)
+        elif model.least_pusd is None and lefts:
+            found.append(f"{name} has no price: under a cap the Job ends as BUDGET_UNMETERED and starts nothing.")
+        elif model.least_pusd is not None and lefts and model.least_pusd > min(lefts):
+            found.append(f"A small call of {name} reserves {format_usd(model.least_pusd)} USD, more than a cap leaves.")
+    return found
 
 
 def _warnings(plan: Plan, caps: Caps, worst_pusd: int, today: Today) -> list[str]:

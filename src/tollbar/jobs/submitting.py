@@ -17,7 +17,7 @@ from tollbar.budget.schemas import Level
 from tollbar.datasets import selection
 from tollbar.datasets.schemas import SelectedTask, Selection
 from tollbar.engine.port import Work
-from tollbar.jobs import endings, lookup, refusals, retrying, spending, store, submission
+from tollbar.jobs import endings, lookup, metering, refusals, retrying, spending, store, submission
 from tollbar.jobs.context import JobsContext
 from tollbar.jobs.errors import (
     InvalidJob,
@@ -67,7 +67,9 @@ async def submit(
     await profiles.require_software(session, job.agent, job.params)
     caps = await spending.caps_of(session, actor, wanted)
     if wanted.dry_run and plan is not None:
-        return await spending.dry_run(session, actor, job, plan, caps, context.clock.now()), False
+        offers = context.models
+        models = {} if offers is None else await metering.asked_of(session, offers, ADAPTERS, job)
+        return await spending.dry_run(session, actor, job, plan, caps, context.clock.now(), models), False
     await spending.require_balance(session, actor, context.clock.now())
     try:
         async with session.begin_nested():
