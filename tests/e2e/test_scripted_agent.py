@@ -54,7 +54,7 @@ def test_the_seeded_profile_solves_some_demo_tasks_at_a_real_price_and_says_simu
     assert sum(Decimal(trial["cost_usd"]) for trial in trials) == Decimal(job["cost"]["total_usd"])
     assert [job["cost"]["simulated"], *(trial["simulated"] for trial in trials)] == [True] * 7
     with server.http() as http:
-        assert Decimal(http.get("/v1/billing/balance").json()["spent_today_usd"]) == 0, "no real day is charged"
+        assert Decimal(http.get("/v1/billing/account").json()["spent_today_usd"]) == 0, "no real day is charged"
     listed = server.cli("jobs", "list").stdout
     assert "SIMULATED" in next(line for line in listed.splitlines() if job["job_id"] in line)
 
