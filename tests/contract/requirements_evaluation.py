@@ -119,7 +119,7 @@ EV-RESULT-budget evaluation:38 closed
   The result has the budget.
 EV-RESULT-cost evaluation:38 closed
   The result has the cost.
-EV-RESULT-usage evaluation:38 open #4
+EV-RESULT-usage evaluation:38 closed
   The result has the usage of language models.
 EV-RESULT-trials evaluation:38 closed
   The result has the Trials with their rewards.
@@ -274,7 +274,7 @@ EV-ARG-params evaluation:56 closed
 EV-ARG-max_cost_usd evaluation:56 closed
   A submission takes max_cost_usd and needs it.
 
-EV-CAP-bounds evaluation:58 open #4 model spend
+EV-CAP-bounds evaluation:58 closed
   The cap bounds the model and sandbox spend of a Job in USD.
 EV-CAP-no_new evaluation:58 closed
   When the cap is reached no new Trial starts.
@@ -282,7 +282,7 @@ EV-CAP-cancels evaluation:58 closed
   When the cap is reached the running Trials are cancelled.
 EV-CAP-exceeded evaluation:58 closed
   When the cap is reached the Job ends cancelled with the error BUDGET_EXCEEDED.
-EV-CAP-unmetered evaluation:58 open #4
+EV-CAP-unmetered evaluation:58 closed
   A capped Job whose usage cannot be priced starts no new Trial and ends cancelled with BUDGET_UNMETERED.
 EV-CAP-shows evaluation:58 closed
   The Job's result shows its budget and its cost.

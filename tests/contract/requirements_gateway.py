@@ -7,7 +7,7 @@ G-GW-GL2 gateway-and-ledger.md#15.GL2 closed
   Input that excludes the cache is not reduced again, and cache creation is charged once.
 G-GW-GL3 gateway-and-ledger.md#15.GL3 closed
   Streamed and plain answers of the same usage cost the same.
-G-GW-GL4 gateway-and-ledger.md#15.GL4 open #4
+G-GW-GL4 gateway-and-ledger.md#15.GL4 closed
   Usage that contradicts itself settles at the worst case.
 G-GW-GL5 gateway-and-ledger.md#15.GL5 closed
   One formula prices everything; there is no second one to fall back on.
@@ -25,7 +25,7 @@ G-GW-GL11 gateway-and-ledger.md#15.GL11 closed
   A client that disconnects is billed in full, and the drain is bounded.
 G-GW-GL12 gateway-and-ledger.md#15.GL12 closed
   Outstanding reservations count: 50 calls at once never pass the cap.
-G-GW-GL13 gateway-and-ledger.md#15.GL13 open #4
+G-GW-GL13 gateway-and-ledger.md#15.GL13 closed
   A reservation that cannot be written means no call.
 G-GW-GL14 gateway-and-ledger.md#15.GL14 closed
   The worst case uses the dearer tier where the request can reach it.
@@ -33,9 +33,9 @@ G-GW-GL15 gateway-and-ledger.md#15.GL15 closed
   No counter stands beside the ledger, and a cap at any level holds.
 G-GW-GL16 gateway-and-ledger.md#15.GL16 closed
   A large default output limit is clamped and does not block a small cap.
-G-GW-GL17 gateway-and-ledger.md#15.GL17 open #4
+G-GW-GL17 gateway-and-ledger.md#15.GL17 closed
   Each retry is a row of its own.
-G-GW-GL18 gateway-and-ledger.md#15.GL18 open #4
+G-GW-GL18 gateway-and-ledger.md#15.GL18 closed
   The agent library's own totals are not used for money.
 G-GW-GL19 gateway-and-ledger.md#15.GL19 closed
   A refusal by the provider costs nothing and passes through.
@@ -45,7 +45,7 @@ G-GW-GL21 gateway-and-ledger.md#15.GL21 closed
   A Trial's key is refused on another Trial's listener, and after the Trial's end.
 G-GW-GL22 gateway-and-ledger.md#15.GL22 closed
   Duplicate keys and packed bodies are refused, or bounded by what they unpack to.
-G-GW-GL23 gateway-and-ledger.md#15.GL23 open #4
+G-GW-GL23 gateway-and-ledger.md#15.GL23 closed
   Input that the body does not hold is refused by name; the known command lines' first requests pass.
 G-GW-GL24 gateway-and-ledger.md#15.GL24 closed
   Images by URL and web search are refused where the network is none.
@@ -57,9 +57,9 @@ G-GW-GL27 gateway-and-ledger.md#15.GL27 closed
   A kill at any point between reserve and settle keeps the cap and charges nothing twice.
 G-GW-GL28 gateway-and-ledger.md#15.GL28 closed
   Reaper and late settlement: one wins, the money moves once, nothing deadlocks.
-G-GW-GL29 gateway-and-ledger.md#15.GL29 open #4
+G-GW-GL29 gateway-and-ledger.md#15.GL29 closed
   A worker that slept past its lease sends nothing after the release.
-G-GW-GL30 gateway-and-ledger.md#15.GL30 open #4
+G-GW-GL30 gateway-and-ledger.md#15.GL30 closed
   At the cap each Trial ends in the state that the rules name.
 G-GW-GL31 gateway-and-ledger.md#15.GL31 closed
   A Trial's cap ends only its Trial; a project-day cap ends the Job and says so.
@@ -83,6 +83,6 @@ G-GW-GL40 gateway-and-ledger.md#15.GL40 closed
   Each installed command line reacts to refusals as recorded.
 G-GW-GL41 gateway-and-ledger.md#15.GL41 closed
   A cap below one call's least price ends the Job at the first call.
-G-GW-GL42 gateway-and-ledger.md#15.GL42 open #4
+G-GW-GL42 gateway-and-ledger.md#15.GL42 closed
   A clamped or truncated call is counted and shown, and no neighbour's reservation clamps it.
 """

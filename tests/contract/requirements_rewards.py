@@ -153,9 +153,9 @@ G-EVAL-18.21 evaluation.md#18.21 closed
   Results are keyed by Job; nothing old is counted.
 G-EVAL-18.22 evaluation.md#18.22 closed
   No option is dropped silently: the resolved configuration is echoed, the unknown refused.
-G-EVAL-18.23 evaluation.md#18.23 open #4
+G-EVAL-18.23 evaluation.md#18.23 closed
   Input, output, cache reads and cache writes are four disjoint counts, each with its own price.
-G-EVAL-18.24 evaluation.md#18.24 open #4
+G-EVAL-18.24 evaluation.md#18.24 closed
   A cap holds when a cost is unknown: unknown is not 0, a price that is not a number is refused.
 G-EVAL-18.25 evaluation.md#18.25 open #4
   List price and "billed elsewhere" are two fields.

@@ -94,7 +94,7 @@ G-TEAM-C4 envelope.md#9.C4 open #6
   A run has its own cap and a guard against loops.
 G-TEAM-C5 envelope.md#9.C5 open #6
   A run that the cap ended says BUDGET_EXCEEDED.
-G-TEAM-C6 envelope.md#9.C6 open #4
+G-TEAM-C6 envelope.md#9.C6 closed
   Money is reserved before a call is sent.
 G-TEAM-C7 envelope.md#9.C7 open #6
   A repeated call is a row of its own under the same cap.

@@ -107,6 +107,7 @@ def run(server: Running, agent: Agent, **members: Any) -> dict[str, Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.requirement("G-GW-GL23", "G-GW-GL18")
 @pytest.mark.parametrize("agent", AGENTS, ids=lambda agent: agent.name)
 def test_a_real_agent_solves_a_task_and_the_ledger_is_the_hand_computed_cost(
     server: Running, provider: StandIn, agent: Agent
@@ -159,7 +160,7 @@ def test_a_job_that_reaches_its_cap_keeps_what_was_finished(server: Running, pro
 
 
 @pytest.mark.slow
-@pytest.mark.requirement("G-GW-GL32")
+@pytest.mark.requirement("G-GW-GL32", "EV-CAP-unmetered")
 @pytest.mark.parametrize("agent", AGENTS, ids=lambda agent: agent.name)
 def test_a_model_without_a_price_ends_a_capped_job_before_any_trial(
     server: Running, provider: StandIn, agent: Agent

@@ -59,6 +59,7 @@ def test_the_seeded_profile_solves_some_demo_tasks_at_a_real_price_and_says_simu
     assert "SIMULATED" in next(line for line in listed.splitlines() if job["job_id"] in line)
 
 
+@pytest.mark.requirement("EV-RESULT-usage", "G-EVAL-18.23")
 def test_a_script_of_ones_own_costs_exactly_what_its_usage_says(server: Running) -> None:
     made = submitted(
         server, dataset="tests/hello-world@1", params={"MODEL": "scripted:fixed"}, max_cost_usd="0.5", attempts=3
@@ -66,6 +67,37 @@ def test_a_script_of_ones_own_costs_exactly_what_its_usage_says(server: Running)
     job = server.finished(made["job_id"])
     assert (job["score"], Decimal(job["cost"]["model_usd"])) == (1.0, Decimal(3 * FIXED_PUSD) / 10**12)
     assert job["cost"]["price_snapshot"].startswith("genai-prices/")
+    with server.http() as http:
+        usage = http.get(f"/v1/job/{job['job_id']}/result").json()["usage"]
+    counts = {name: usage[name] for name in ("calls", "input_tokens", "cache_read_tokens", "output_tokens")}
+    # Disjoint: 500 and 400 tokens of input that were read from no cache.
+    assert counts == {"calls": 6, "input_tokens": 2700, "cache_read_tokens": 10_500, "output_tokens": 330}
+    assert (usage["cache_write_tokens"], usage["reasoning_tokens"], usage["unmetered_calls"]) == (0, 120, 0)
+
+
+@pytest.mark.requirement("EV-CAP-bounds", "G-GW-GL30")
+def test_one_cap_bounds_models_and_sandboxes_together(server: Running) -> None:
+    made = submitted(
+        server,
+        dataset="tests/hello-world@1",
+        runner="envhub/metered@main",
+        params={"MODEL": "scripted:fixed"},
+        max_cost_usd="1",
+        attempts=40,
+        max_concurrent=2,
+    )
+    job = server.finished(made["job_id"])
+    cost, trials = job["cost"], trials_of(server, job["job_id"])
+    assert (job["status"], job["error"]["code"]) == ("cancelled", "BUDGET_EXCEEDED")
+    assert Decimal(cost["model_usd"]) > 0
+    assert Decimal(cost["sandbox_usd"]) > 0
+    parts = sum(Decimal(cost[name]) for name in ("model_usd", "sandbox_usd", "verifier_usd"))
+    assert parts == Decimal(cost["total_usd"]) <= 1
+    assert cost["reserved_usd"] == "0"
+    assert {(trial["status"], trial["reason"]) for trial in trials} == {
+        ("succeeded", None), ("cancelled", "BUDGET_EXCEEDED"),
+    }  # fmt: skip
+    assert job["n_scored"] == sum(trial["status"] == "succeeded" for trial in trials)
 
 
 def test_a_dry_run_says_who_serves_the_model_and_what_bounds_its_cost(server: Running) -> None:

@@ -47,6 +47,8 @@ class StandIn:
     url: str = ""
     hold: asyncio.Event | None = None
     """Answers wait for it."""
+    instead: dict[str, Any] | None = None
+    """A document that every call is answered with, whatever the script says."""
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[StandIn]:
@@ -76,6 +78,12 @@ class StandIn:
             await self.hold.wait()
         found = route(method, path, query, headers)
         assert found is not None, target
+        if self.instead is not None:
+            said = json.dumps(self.instead).encode()
+            head_of = f"HTTP/1.1 200 X\r\ncontent-type: application/json\r\ncontent-length: {len(said)}\r\n\r\n"
+            writer.write(head_of.encode() + said)
+            await writer.drain()
+            return
         made = answer(self.script, asks.read(found, body, len(raw)), body, Facts(), created=1)
         lines = [f"HTTP/1.1 {made.status} X", "transfer-encoding: chunked", "set-cookie: a=b"]
         lines += [f"{name}: {value}" for name, value in made.headers.items()]
