@@ -55,7 +55,7 @@ G-SBX-14.hundred sandbox.md#14 closed
   100 sandboxes one after another leave no process, mount, control group, folder, socket or descriptor.
 G-SBX-14.overlay sandbox.md#14 closed
   Destroy removes files and folders of mode 000 and names with newlines or of 255 bytes.
-G-SBX-14.build_equal sandbox.md#14 open #4 compared with Docker
+G-SBX-14.build_equal sandbox.md#14 closed
   Every honoured form of a Dockerfile instruction gives what Docker gives.
 G-SBX-14.build_refused sandbox.md#14 closed
   Every refused instruction is refused by name and line.

@@ -67,6 +67,11 @@ def own(provider, kind):
     return docker(*kind.split(), "--filter", label, "--format", "json").splitlines()
 
 
+def beside(sandbox, service):
+    """Returns the name of the container of a service beside `main`."""
+    return f"{inspect(sandbox.container)['Name'].strip('/')}.{service}"
+
+
 async def test_the_agent_is_in_main_reaches_a_healthy_service_and_has_nothing_of_the_server(
     with_services, sh, monkeypatch
 ):
@@ -83,7 +88,7 @@ async def test_containers_networks_and_volumes_are_labelled_and_go_with_the_sand
     sandbox = await with_services(WEB)
     await sh(sandbox, "true")
     assert [len(own(provider, kind)) for kind in ("ps --all", "network ls", "volume ls")] == [2, 1, 1]
-    for name in (sandbox.container, f"{sandbox.container}.web"):
+    for name in (sandbox.container, beside(sandbox, "web")):
         labels = inspect(name)["Config"]["Labels"]
         assert (labels["tollbar.trial"], labels["tollbar.owner"], labels["tollbar.purpose"]) == (
             "trial_c",
@@ -119,7 +124,7 @@ async def test_services_have_few_rights_and_no_more_than_the_limits(with_service
     asked = WEB.replace("    environment: [PRICE", f"{wish}    environment: [PRICE")
     sandbox = await with_services(asked)
     await sh(sandbox, "true")
-    for name, memory, pids, cpus in ((sandbox.container, 64, 64, 1.0), (f"{sandbox.container}.web", 128, 50, 2.0)):
+    for name, memory, pids, cpus in ((sandbox.container, 64, 64, 1.0), (beside(sandbox, "web"), 128, 50, 2.0)):
         facts = inspect(name)["HostConfig"]
         assert (facts["CapDrop"], sorted(facts["CapAdd"])) == (
             ["ALL"],
@@ -135,7 +140,10 @@ async def test_a_network_of_services_reaches_neither_the_outside_nor_the_machine
     """A listener on all addresses where the engine runs; the bridge has no address there."""
     pid = _engine_pid()
     sandbox = await with_services(WEB)
-    await sh(sandbox, "true")
+    assert (await sh(sandbox, "nslookup web.example.com")).exit_code != 0
+    assert {tuple(inspect(name)["HostConfig"]["Dns"]) for name in (sandbox.container, beside(sandbox, "web"))} == {
+        ("192.0.2.53",)
+    }
     gateway = (
         (await sh(sandbox, "ip route | sed -n 's/default via \\([0-9.]*\\).*/\\1/p'")).stdout_tail.decode().strip()
     )
@@ -233,8 +241,28 @@ async def test_a_list_is_the_main_containers_alone_and_no_proxy_leads_to_a_servi
     assert b"403" in said.stdout_tail
     assert log == [("a.example", "unresolved")]
     assert sandbox.spec.image.neighbours == ("main", "web")
-    web = f"{sandbox.container}.web"
+    web = beside(sandbox, "web")
     words = ["docker", "exec", web, "nc", "-w", "2", "main", "8788"]
     tried = await asyncio.to_thread(subprocess.run, words, capture_output=True, check=False)
     assert (tried.returncode, b"refused" in tried.stderr) == (1, True)
     await sandbox.kill()
+
+
+async def test_the_gateway_is_reached_from_main_alone_also_with_services_beside_it(with_services, sh):
+    async def answer(listening):
+        loop = asyncio.get_running_loop()
+        listening.setblocking(False)
+        while True:
+            link, _ = await loop.sock_accept(listening)
+            with link:
+                await loop.sock_sendall(link, b"the gateway\n")
+
+    text = """
+services:
+  other: {image: "tollbar/busybox:test", command: [sh, -c, "nc -ll -p 5000 -e nc -w 2 main 8787"]}
+"""
+    sandbox = await with_services(text, network=Network.GATEWAY)
+    assert await sandbox.expose_gateway(answer) == "http://127.0.0.1:8787"
+    assert (await sh(sandbox, "nc 127.0.0.1 8787 < /dev/null")).stdout_tail == b"the gateway\n"
+    through = await sh(sandbox, "sleep 0.5; nc -w 4 other 5000 < /dev/null")
+    assert b"gateway" not in through.stdout_tail

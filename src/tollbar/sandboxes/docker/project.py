@@ -29,6 +29,8 @@ _LOOK_AGAIN_S: Final = 0.2
 _SAID_CHARACTERS: Final = 2000
 _NO_ADDRESS_OF_THE_HOST: Final = {"com.docker.network.bridge.inhibit_ipv4": "true"}
 """An internal network reaches its machine at the bridge's own address; this bridge has none."""
+_NO_RESOLVER: Final = "192.0.2.53"
+"""Older engines take names that an internal network does not have to the machine's resolver; here is none."""
 _COMPLETED: Final = "service_completed_successfully"
 
 
@@ -51,7 +53,7 @@ class Project:
         return [self._container(service.name) for service in self.services.others]
 
     async def create(self) -> str:
-        """Makes all containers, networks and volumes, starts none, and returns the container of `main`.
+        """Makes all containers, networks and volumes, starts none, and returns the engine's id of `main`.
 
         Raises `EnvironmentStartFailed`.
         """
@@ -65,7 +67,8 @@ class Project:
                 await self.engine.client.containers.container(self._container(service.name)).put_archive(
                     "/", await asyncio.to_thread(upload.done)
                 )
-        return self._container(MAIN)
+        shown = await self.engine.client.containers.container(self._container(MAIN)).show()
+        return str(shown["Id"])
 
     async def up(self) -> None:
         """Starts the other services and waits until each is ready; later on, lets them go on where they were.
@@ -182,6 +185,7 @@ def _service(
     }
     if services.others:
         own["networks"] = list(service.networks) or ["default"]
+        own["dns"] = [_NO_RESOLVER]
     else:
         own["network_mode"] = "none"
     if service.name == MAIN:
