@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from tests.gateway.world import StandIn, World, script, world_of
 
 from tollbar.budget import calls
 from tollbar.db.session import Database
+from tollbar.gateway import keys
 from tollbar.gateway.prices import PriceBook
 from tollbar.gateway.providers import Provider
 
@@ -123,3 +125,13 @@ async def test_usage_that_contradicts_itself_costs_the_worst_case(world: World, 
     assert (row["outcome"], row["cost_pusd"], row["priced"]) == ("unmetered", row["worst_pusd"], False)
     assert row["cost_pusd"] > 0
     assert await world.money(job) == (row["worst_pusd"], 0)
+
+
+async def test_a_key_that_is_over_is_forgotten_and_a_living_one_is_not(world: World) -> None:
+    job = await world.budget(USD)
+    await world.key(job, subject="trial:old:1", expires_in_s=-90_000)
+    living = await world.key(job)
+    async with world.database.transaction() as session:
+        assert await keys.forget(session, world.clock.now() - timedelta(days=1)) == 1
+    async with world.client(living) as client:
+        assert (await client.post("/v1/chat/completions", json=CHAT)).status_code == 200

@@ -17,6 +17,7 @@ from tollbar.artifacts.blobs import BlobStore
 from tollbar.artifacts.sweep import Sweep
 from tollbar.db.session import Database
 from tollbar.engine.locks import Lock, elected
+from tollbar.gateway import keys
 from tollbar.jobs import statements as jobs
 from tollbar.jobs import taskcache
 from tollbar.kit.clock import Clock
@@ -24,6 +25,7 @@ from tollbar.kit.clock import Clock
 _BATCH: Final = 200
 _LEFT_LOG: Final = timedelta(hours=1)
 _LEFT_UPLOAD: Final = timedelta(days=1)
+_OVER_KEY: Final = timedelta(days=1)
 _FIRST_S: Final = 60.0
 
 _log = structlog.get_logger()
@@ -51,11 +53,13 @@ class Retention:
     keep_artifacts_days: int | None
 
     async def run_once(self) -> Forgotten:
-        """Lets files of Trials lapse that are old enough, then removes bytes that nobody names any more."""
+        """Lets files of Trials lapse that are old enough, then removes bytes that nobody names, and keys that are over."""
         async with elected(self.database, Lock.BLOBS) as mine:
             if mine is None:
                 return Forgotten(busy=True)
             trials = await self._lapse()
+            async with self.database.transaction() as session:
+                await keys.forget(session, self.clock.now() - _OVER_KEY)
             swept = await self.sweep().run_once()
         if trials or swept.count:
             _log.info("old files were removed", trials=trials, blobs=swept.count, bytes=swept.size)
