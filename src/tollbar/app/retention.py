@@ -53,7 +53,7 @@ class Retention:
     keep_artifacts_days: int | None
 
     async def run_once(self) -> Forgotten:
-        """Lets files of Trials lapse that are old enough, and removes bytes that nobody names and keys that are over."""
+        """Lets files of old Trials lapse, and removes bytes that nobody names and keys that are over."""
         async with elected(self.database, Lock.BLOBS) as mine:
             if mine is None:
                 return Forgotten(busy=True)
