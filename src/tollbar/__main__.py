@@ -40,6 +40,11 @@ APP_NOUNS: Final = (
         },
     ),
     (
+        "providers",
+        "Who serves models to a server that is started here.",
+        {"list": "tollbar.app.providers:list_providers", "check": "tollbar.app.providers:check_provider"},
+    ),
+    (
         "agents",
         "Software of coding agents on this machine.",
         {

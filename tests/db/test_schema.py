@@ -17,7 +17,7 @@ WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'r' AND a.attnum >
 """
 CONSTRAINTS = """
 SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid) FROM pg_constraint
-WHERE connamespace = 'public'::regnamespace AND conrelid <> 0
+WHERE connamespace = 'public'::regnamespace AND conrelid <> 0 AND contype <> 't'
 """
 INDEXES = "SELECT tablename, indexname, indexdef FROM pg_indexes WHERE schemaname = 'public'"
 

@@ -200,6 +200,8 @@ async def test_prices_are_those_of_the_runners(ask):
     assert shown == {
         ("envhub/base", "vcpu_second"): "0",
         ("envhub/base", "gib_second"): "0",
+        ("envhub/docker", "vcpu_second"): "0",
+        ("envhub/docker", "gib_second"): "0",
         ("envhub/metered", "vcpu_second"): "0.01",
         ("envhub/metered", "gib_second"): "0.001",
     }

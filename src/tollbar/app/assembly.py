@@ -37,6 +37,7 @@ _ORIGINS: Final = (
     "http://127.0.0.1:*",
     "http://localhost:*",
 )
+NO_OWN_PRICES: Final = PriceBook()
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
@@ -48,7 +49,7 @@ def build_app(
     clock: Clock,
     origin: str,
     upload_dir: Path,
-    prices: PriceBook,
+    prices: PriceBook = NO_OWN_PRICES,
 ) -> FastAPI:
     """Returns the whole app of a server with that public origin."""
     loopback = settings.host in _LOOPBACK

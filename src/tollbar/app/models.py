@@ -25,6 +25,7 @@ from tollbar.gateway.errors import (
 )
 from tollbar.gateway.modelsfile import ModelsFile
 from tollbar.gateway.offers import Offer
+from tollbar.gateway.owntable import OwnTable
 from tollbar.gateway.prices import PriceBook
 from tollbar.gateway.providers import Provider, Providers, from_environment
 from tollbar.gateway.scripts import Scripts, read_scripts
@@ -67,11 +68,19 @@ def read_models(data_dir: Path, vault: Vault, clock: Clock, environ: Mapping[str
 
     Raises `InvalidModelsFile`, `InvalidPrice`, `InvalidScript`, each naming the place.
     """
-    file = _file(data_dir / MODELS_FILE, environ)
-    providers = Providers.of([*from_environment(environ), *file.providers])
+    providers, prices = read_sources(data_dir, environ)
     for provider in providers.records.values():
         _learn(vault.redactor, provider)
-    return Models(providers, read_scripts(data_dir / SCRIPTS_FOLDER), PriceBook(file.prices), vault, clock)
+    return Models(providers, read_scripts(data_dir / SCRIPTS_FOLDER), PriceBook(prices), vault, clock)
+
+
+def read_sources(data_dir: Path, environ: Mapping[str, str] = os.environ) -> tuple[Providers, tuple[OwnTable, ...]]:
+    """Returns the providers of the environment and of `models.toml`, and the prices of the file.
+
+    Raises `InvalidModelsFile`, `InvalidPrice`.
+    """
+    file = _file(data_dir / MODELS_FILE, environ)
+    return Providers.of([*from_environment(environ), *file.providers]), file.prices
 
 
 def _file(path: Path, environ: Mapping[str, str]) -> ModelsFile:

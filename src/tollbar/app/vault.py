@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -128,6 +128,13 @@ def _at_desk(
 
 
 async def _work(work: Callable[[_Desk], Awaitable[Any]], settings: Settings) -> Any:
+    async with desk(settings) as at:
+        return await work(at)
+
+
+@asynccontextmanager
+async def desk(settings: Settings) -> AsyncGenerator[_Desk]:
+    """Yields an open vault in one transaction; the embedded database is started when no server runs it now."""
     from tollbar.access import service as access
     from tollbar.app.installation import database_url, open_vault
     from tollbar.db import migrate
@@ -142,7 +149,7 @@ async def _work(work: Callable[[_Desk], Awaitable[Any]], settings: Settings) -> 
         vault = await open_vault(settings, database)
         async with database.transaction() as session:
             actor = await access.ensure_first_project(session, clock)
-            return await work(_Desk(vault, session, actor, clock))
+            yield _Desk(vault, session, actor, clock)
 
 
 def _read() -> str:
