@@ -112,19 +112,19 @@ G-TEAM-X5 envelope.md#9.X5 open #6
 
 G-TEAM-S1 envelope.md#9.S1 open #6
   A canary secret in every run stands in no table, log, trace or artifact.
-G-TEAM-S2 envelope.md#9.S2 open #4
+G-TEAM-S2 envelope.md#9.S2 closed
   Redaction goes by value.
-G-TEAM-S3 envelope.md#9.S3 open #4
+G-TEAM-S3 envelope.md#9.S3 closed
   One redactor stands before every sink.
-G-TEAM-S4 envelope.md#9.S4 open #4
+G-TEAM-S4 envelope.md#9.S4 closed
   No secret stands in a command line.
-G-TEAM-S5 envelope.md#9.S5 open #4
+G-TEAM-S5 envelope.md#9.S5 closed
   No endpoint returns a secret's value.
 G-TEAM-S6 envelope.md#9.S6 open #6
   Webhook tokens and keys in queries are masked in logs.
-G-TEAM-S7 envelope.md#9.S7 open #4
+G-TEAM-S7 envelope.md#9.S7 closed
   Header, query, JSON and URL are redacted alike.
-G-TEAM-S8 envelope.md#9.S8 open #4
+G-TEAM-S8 envelope.md#9.S8 closed
   No part and no length of a secret is shown.
 
 G-TEAM-W1 envelope.md#9.W1 open #6

@@ -98,7 +98,7 @@ def files_with(folder: Path, needles: list[bytes]) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.requirement("G-GW-GL25")
+@pytest.mark.requirement("G-GW-GL25", "G-TEAM-S2", "G-TEAM-S3", "G-TEAM-S4")
 def test_no_key_stands_in_anything_that_is_kept_told_or_listed(tmp_path: Path, provider: StandIn) -> None:
     realagents.require("mini-swe-agent")
     data = tmp_path / "data"

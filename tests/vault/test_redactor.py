@@ -24,6 +24,7 @@ def redactor(*secrets: str) -> Redactor:
     return made
 
 
+@pytest.mark.requirement("G-TEAM-S7")
 @pytest.mark.parametrize(
     "form",
     [

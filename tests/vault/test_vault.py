@@ -40,6 +40,7 @@ async def use(database, vault, actor, name="API_KEY", **more):
         return await vault.use(session, actor.workspace_id, name, **more)
 
 
+@pytest.mark.requirement("G-TEAM-S5", "G-TEAM-S8")
 async def test_a_secret_comes_back_to_the_one_who_uses_it_and_to_nobody_who_lists_it(database, vault, actor, clock):
     view = await put(database, vault, actor, clock, hosts=["api.example.com"])
     async with database.session() as session:
@@ -49,6 +50,8 @@ async def test_a_secret_comes_back_to_the_one_who_uses_it_and_to_nobody_who_list
     assert used.value == VALUE
     assert used.hosts == ("api.example.com",)
     assert listed == [view]
+    # Neither a part of it, nor how long it is, nor a hash.
+    assert set(vars(view)) == {"name", "version", "hosts", "shared", "made_by", "created_at"}
     assert VALUE not in repr(view) + repr(listed) + repr(used) + repr(vault)
 
 
