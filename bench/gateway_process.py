@@ -29,6 +29,7 @@ from tollbar.db.embedded import EmbeddedServer
 from tollbar.db.session import Database, open_database
 from tollbar.gateway import keys
 from tollbar.gateway.app import Gateway
+from tollbar.gateway.books import Books
 from tollbar.gateway.dispatch import Dispatch
 from tollbar.gateway.keys import IssuedKey, KeyOrder
 from tollbar.gateway.metering import Metering
@@ -119,7 +120,7 @@ async def _serve(folder: Path, upstream: str) -> None:
         stack.push_async_callback(server.stop)
         stack.push_async_callback(database.close)
         client = await stack.enter_async_context(upstream_client())
-        metering = Metering(database, _CLOCK, "w", PriceBook(), _stop)
+        metering = Metering(database, _CLOCK, "w", Books(database, PriceBook()), _stop)
         dispatch = Dispatch(metering, Providers.of([provider]), read_scripts(None), Relays(client), _secret)
         gateway = Gateway(dispatch)
         stack.push_async_callback(gateway.close, 5)

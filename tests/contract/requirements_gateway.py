@@ -69,7 +69,7 @@ G-GW-GL33 gateway-and-ledger.md#15.GL33 closed
   Sandbox leases are charged by the second, renewed, stop at the cap, and a crash charges one slice.
 G-GW-GL34 gateway-and-ledger.md#15.GL34 closed
   An overrun is recorded, the budget stops, the constraint stays intact.
-G-GW-GL35 gateway-and-ledger.md#15.GL35 open #4
+G-GW-GL35 gateway-and-ledger.md#15.GL35 closed
   A running Job keeps its prices.
 G-GW-GL36 gateway-and-ledger.md#15.GL36 closed
   Free needs zero rates, and zero rates need the word free.

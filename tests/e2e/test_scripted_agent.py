@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from decimal import Decimal
 from typing import Any
 
@@ -130,3 +131,40 @@ def test_a_first_start_shows_three_finished_jobs_and_a_second_one_adds_none(fres
     fresh.start()
     with fresh.http() as http:
         assert len(http.get("/v1/job").json()["items"]) == 3
+
+
+PRICE = """
+[[price]]
+provider = "openai"
+match = "exact"
+model = "gpt-5-mini"
+input_mtok = "{input}"
+cache_read_mtok = "{input}"
+output_mtok = "{output}"
+"""
+
+
+@pytest.mark.requirement("G-GW-GL35")
+def test_a_job_keeps_the_prices_that_it_began_with(fresh: Running) -> None:
+    (fresh.data_dir / "scripts").mkdir(mode=0o700, parents=True)
+    (fresh.data_dir / "scripts" / "fixed.toml").write_text(FIXED)
+    prices = fresh.data_dir / "models.toml"
+    prices.write_text(PRICE.format(input="1", output="10"))
+    fresh.start()
+    asked = {"dataset": "tests/hello-world@1", "params": {"MODEL": "scripted:fixed"}, "max_cost_usd": "50"}
+    job_id = submitted(fresh, **asked, attempts=12, max_concurrent=1)["job_id"]
+    with fresh.http() as http:
+        while http.get(f"/v1/job/{job_id}").json()["n_scored"] < 2:
+            time.sleep(0.05)
+    assert fresh.stop() == 0
+    # The operator's prices are ten times as high from now on.
+    prices.write_text(PRICE.format(input="10", output="100"))
+    fresh.start()
+    job = fresh.finished(job_id)
+    later = fresh.finished(submitted(fresh, **asked)["job_id"])
+    # 4,400 tokens of input and 110 of output a Trial.
+    one = Decimal(4400 * 1 + 110 * 10) / 1_000_000
+    assert {Decimal(trial["cost_usd"]) for trial in trials_of(fresh, job_id)} == {one}
+    assert Decimal(job["cost"]["model_usd"]) == 12 * one
+    assert Decimal(later["cost"]["model_usd"]) == 10 * one
+    assert job["cost"]["price_snapshot"] != later["cost"]["price_snapshot"]

@@ -22,6 +22,7 @@ from tollbar.budget.schemas import Chain, Level
 from tollbar.db.session import Database
 from tollbar.gateway import asks, keys
 from tollbar.gateway.app import Gateway
+from tollbar.gateway.books import Books
 from tollbar.gateway.dialects import route
 from tollbar.gateway.dispatch import Dispatch
 from tollbar.gateway.keys import IssuedKey, KeyOrder
@@ -205,7 +206,7 @@ async def world_of(
 ) -> AsyncIterator[World]:
     """Yields a gateway before the provider at `url`; `changes` are members of every provider's record."""
     clock, stops = clock or SystemClock(), Stops()
-    metering = Metering(database, clock, worker_id, book, stops, whole_call_s)
+    metering = Metering(database, clock, worker_id, Books(database, book), stops, whole_call_s)
     packaged = read_scripts(None)
     library = Scripts({**packaged.by_name, **(scripts or {})})
     async with upstream_client() as client:

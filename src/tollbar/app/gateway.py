@@ -16,6 +16,7 @@ from tollbar.app.models import Models
 from tollbar.engine.port import Engine
 from tollbar.gateway import keys
 from tollbar.gateway.app import Gateway
+from tollbar.gateway.books import Books
 from tollbar.gateway.dispatch import Dispatch
 from tollbar.gateway.errors import Code, Refused
 from tollbar.gateway.keys import IssuedKey, KeyOrder
@@ -41,6 +42,10 @@ class WorkerGateway:
     _secrets: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     """Of live keys, by subject: what the redactor has to know."""
 
+    @property
+    def prices(self) -> str:
+        return self.models.prices
+
     async def offer(self, session: AsyncSession, workspace_id: str, name: str) -> Offer:
         return await self.models.offer(session, workspace_id, name)
 
@@ -63,7 +68,8 @@ async def start_gateway(
 ) -> WorkerGateway:
     """Returns the gateway of a worker; `stack` ends it, its calls settled."""
     clock, models = installation.clock, installation.models
-    metering = Metering(installation.database, clock, worker_id, models.book, _stopper(engine, clock))
+    books = Books(installation.database, models.book)
+    metering = Metering(installation.database, clock, worker_id, books, _stopper(engine, clock))
     client = await stack.enter_async_context(upstream_client())
     dispatch = Dispatch(metering, models.providers, models.scripts, Relays(client), _secrets(installation))
     gateway = Gateway(dispatch)

@@ -23,6 +23,7 @@ from tollbar.db.embedded import EmbeddedServer
 from tollbar.db.errors import DatabaseOwnerEnded, EmbeddedDatabaseFailed, NoDatabase
 from tollbar.db.session import Database, limited_url, open_database
 from tollbar.engine.migrate import migrate as migrate_engine
+from tollbar.gateway import books
 from tollbar.kit.clock import Clock, SystemClock
 from tollbar.settings import Settings
 from tollbar.vault.keys import load_key
@@ -156,6 +157,8 @@ async def _opened(
     _learn_settings(vault.redactor, settings)
     clock = SystemClock()
     models = await asyncio.to_thread(read_models, data_dir, vault, clock)
+    async with database.transaction() as session:
+        await books.keep(session, models.book)
     redact_logs(vault.redactor)
     return Installation(settings, data_dir, database, blobs, clock, vault, models, alone, lost)
 

@@ -16,6 +16,7 @@ from typing import Final
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from tollbar.gateway import modelsfile, offers
+from tollbar.gateway.books import version_of
 from tollbar.gateway.errors import (
     InvalidModelName,
     InvalidModelsFile,
@@ -47,6 +48,11 @@ class Models:
     book: PriceBook
     vault: Vault
     clock: Clock
+
+    @property
+    def prices(self) -> str:
+        """Returns the version of the own prices, which a Job that begins now keeps."""
+        return version_of(self.book)
 
     async def offer(self, session: AsyncSession, workspace_id: str, name: str) -> Offer:
         """Returns how `provider:model` is served for a workspace; raises `ModelNotServed`."""

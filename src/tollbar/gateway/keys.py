@@ -36,7 +36,7 @@ class KeyOrder:
     egress: bool = False
     """The subject's network policy lets it out, so its provider may fetch URLs for it."""
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """For scripts: task, task_ref, dataset, adapter, profile, attempt, team."""
+    """For scripts: task, task_ref, dataset, adapter, profile, attempt, team; and `prices`, the version that holds."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,11 @@ class Key:
     routes: Mapping[str, str]
     egress: bool
     facts: Mapping[str, Any]
+
+    @property
+    def prices(self) -> str | None:
+        """Returns the version of the prices that its work began with; None: the present ones."""
+        return self.facts.get("prices")
 
 
 async def issue(session: AsyncSession, order: KeyOrder) -> IssuedKey:

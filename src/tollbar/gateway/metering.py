@@ -19,6 +19,7 @@ from tollbar.budget.schemas import Reached
 from tollbar.db.session import Database
 from tollbar.gateway import bound, cost, keys
 from tollbar.gateway.asks import Ask
+from tollbar.gateway.books import Books
 from tollbar.gateway.bound import Quote
 from tollbar.gateway.dialects import budget_exceeded
 from tollbar.gateway.errors import Code, Refused, Unmetered
@@ -70,6 +71,7 @@ class Sending:
     call: Call
     quote: Quote
     held: Held
+    book: PriceBook
 
     @property
     def reserved_at(self) -> datetime:
@@ -84,14 +86,15 @@ class Metering:
     database: Database
     clock: Clock
     worker_id: str
-    book: PriceBook
+    books: Books
     stopper: Stopper
     whole_call_s: float = WHOLE_CALL_S
 
     async def reserve(self, asked: Asked) -> Sending:
         """Reserves a call's worst case. Raises `Refused` with the numbers or the reason; nothing is reserved then."""
         call = self._call(asked)
-        quote = await self._quoted(asked, call)
+        book = await self.books.of(asked.key.prices)
+        quote = await self._quoted(asked, call, book)
         call = _with(call, quote)
         try:
             found = await calls.reserve_patiently(self.database, self.clock, call, quote, _holding(asked.key))
@@ -99,7 +102,7 @@ class Metering:
             _log.exception("a model call could not be reserved", call=call.id)
             raise Refused(Code.LEDGER_UNAVAILABLE, "the ledger cannot be written now") from None
         if isinstance(found, Held):
-            return Sending(asked, call, quote, found)
+            return Sending(asked, call, quote, found, book)
         if isinstance(found, Busy):
             text = "the call fits only when others that are under way come back below their worst case"
             raise Refused(Code.BUDGET_BUSY, text)
@@ -154,16 +157,16 @@ class Metering:
             },
         )
 
-    async def _quoted(self, asked: Asked, call: Call) -> Quote:
+    async def _quoted(self, asked: Asked, call: Call, book: PriceBook) -> Quote:
         """Returns the bound; in a chain without any cap also that of a call which has none."""
         now = self.clock.now()
         until = now + timedelta(seconds=self.whole_call_s)
 
         def quoted(*, capped: bool) -> Quote:
-            return bound.quote(asked.ask, self.book, asked.traits, now, until, capped=capped)
+            return bound.quote(asked.ask, book, asked.traits, now, until, capped=capped)
 
         try:
-            return quoted(capped=True) if self.book.is_read else await asyncio.to_thread(quoted, capped=True)
+            return quoted(capped=True) if book.is_read else await asyncio.to_thread(quoted, capped=True)
         except Refused as refused:
             async with self.database.transaction() as session:
                 if not await budget.is_capped(session, call.chain, call.day):
@@ -208,7 +211,7 @@ class Metering:
             return await calls.settle_at_worst(session, call_id, outcome.value, facts)
         asked = sending.asked
         try:
-            found = cost.settle(ended.reported, self.book, asked.traits, asked.ask.model, sending.reserved_at)
+            found = cost.settle(ended.reported, sending.book, asked.traits, asked.ask.model, sending.reserved_at)
         except Unmetered as error:
             _log.warning("a model call has no readable price", call=call_id, model=asked.model, problem=str(error))
             return await calls.settle_unmetered(session, call_id, facts)

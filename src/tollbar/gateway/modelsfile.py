@@ -7,9 +7,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
@@ -18,7 +19,7 @@ from pydantic import SecretStr
 
 from tollbar.gateway.dialects import Dialect
 from tollbar.gateway.errors import InvalidModelsFile
-from tollbar.gateway.owntable import OwnTable, own_price
+from tollbar.gateway.owntable import OwnTable, own_table
 from tollbar.gateway.providers import DIALECTS, Provider, SecretRef, refuse_unsupported
 from tollbar.gateway.traits import Kind, Traits
 
@@ -56,11 +57,16 @@ def read(text: str, environ: Mapping[str, str]) -> ModelsFile:
     ids = [provider.id for provider in providers]
     if doubled := sorted({name for name in ids if ids.count(name) > 1}):
         raise InvalidModelsFile("provider", f"has {doubled[0]} twice")
-    rows = [own_price(row) for row in _tables(document, "price")]
+    rows = _tables(document, "price")
     if not rows:
         return ModelsFile(providers, ())
-    version = hashlib.sha256(text.encode()).hexdigest()[:_SOURCE_DIGITS]
-    return ModelsFile(providers, (OwnTable(f"installation/{version}", rows),))
+    return ModelsFile(providers, (own_table(f"installation/{_version(rows)}", rows),))
+
+
+def _version(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Returns the name of a version of prices: the same rows have the same one."""
+    whole = json.dumps(rows, sort_keys=True, default=str)
+    return hashlib.sha256(whole.encode()).hexdigest()[:_SOURCE_DIGITS]
 
 
 def _tables(document: Mapping[str, Any], name: str) -> list[dict[str, Any]]:

@@ -50,10 +50,17 @@ class OwnTable:
 
     source: str
     rows: Sequence[OwnPrice]
+    documents: Sequence[Mapping[str, Any]] = ()
+    """The rows as they were written, for `own_table` to read again."""
 
     def find(self, provider: str, model: str) -> OwnPrice | None:
         """Returns the first row that matches."""
         return next((row for row in self.rows if row.matches(provider, model)), None)
+
+
+def own_table(source: str, documents: Sequence[Mapping[str, Any]]) -> OwnTable:
+    """Returns a version of own prices from its rows; raises `InvalidPrice`."""
+    return OwnTable(source, [own_price(row) for row in documents], documents)
 
 
 def own_price(document: Mapping[str, Any]) -> OwnPrice:

@@ -7,9 +7,10 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import delete, func, insert, or_, select, update
+from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from tollbar.gateway.tables import VirtualKeyRow
+from tollbar.gateway.tables import PriceTableRow, VirtualKeyRow
 
 
 async def add(session: AsyncSession, values: Mapping[str, Any]) -> None:
@@ -49,6 +50,17 @@ async def revoke(session: AsyncSession, subjects: Sequence[str]) -> int:
         .values(revoked_at=func.clock_timestamp())
     )
     return result.rowcount
+
+
+async def add_prices(session: AsyncSession, source: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Keeps a version of own prices, once."""
+    values = {"source": source, "rows": [dict(row) for row in rows]}
+    await session.execute(postgresql.insert(PriceTableRow).values(**values).on_conflict_do_nothing())
+
+
+async def prices(session: AsyncSession, source: str) -> list[dict[str, Any]] | None:
+    """Returns the rows of a version of own prices."""
+    return await session.scalar(select(PriceTableRow.rows).where(PriceTableRow.source == source))
 
 
 async def forget(session: AsyncSession, before: datetime) -> int:

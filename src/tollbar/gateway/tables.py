@@ -12,6 +12,17 @@ from sqlalchemy.orm import Mapped, mapped_column
 from tollbar.db.base import Base
 
 
+class PriceTableRow(Base):
+    """One version of an installation's own prices; a running Job keeps the one that it began with."""
+
+    __tablename__ = "price_table"
+
+    source: Mapped[str] = mapped_column(primary_key=True)
+    rows: Mapped[list[dict[str, Any]]] = mapped_column(JSONB())
+    """The rows as they were written."""
+    created_at: Mapped[datetime] = mapped_column(server_default=text("clock_timestamp()"))
+
+
 class VirtualKeyRow(Base):
     """A key of one subject. Only its hash is kept; the secret itself stands nowhere but in its sandbox."""
 

@@ -118,6 +118,7 @@ def facts_of(found: WorkingSet) -> dict[str, object]:
         "profile": job.profile["name"],
         "attempt": trial.attempt,
         "purpose": CallPurpose.AGENT.value,
+        "prices": job.prices,
     }
 
 

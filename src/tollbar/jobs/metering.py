@@ -37,6 +37,8 @@ async def begin(
     A Job under a cap, its own, its Trials' or its project's day, of which a model has no price starts none: it ends
     `cancelled` with `BUDGET_UNMETERED`. A model that nobody serves here is its Trials' affair.
     """
+    if not job.expanded and gateway is not None and adapters[job.agent].models(job.params):
+        job.prices = gateway.prices
     if not job.expanded and gateway is not None and await _is_capped(session, job):
         unpriced = [offer for offer in await offers_of(session, gateway, adapters, job) if not offer.priced]
         if unpriced:

@@ -25,6 +25,11 @@ class ModelNotServed(TollbarError):
 class ModelOffers(Protocol):
     """What models cost and who serves them: known to every process of an installation."""
 
+    @property
+    def prices(self) -> str:
+        """Returns the version of the prices that a Job which begins now keeps."""
+        ...
+
     async def offer(self, session: AsyncSession, workspace_id: str, name: str) -> Offer:
         """Returns how `provider:model` is served for a workspace; raises `ModelNotServed`."""
         ...

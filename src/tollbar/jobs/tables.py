@@ -67,6 +67,8 @@ class JobRow(Base):
     budget_id: Mapped[str]
     trial_cap_pusd: Mapped[int | None]
     """What all tries of one Trial may spend together, where the submission says so."""
+    prices: Mapped[str | None]
+    """The version of own prices that its model calls keep from its start on; None: it calls no model, or is older."""
     expanded: Mapped[bool] = mapped_column(server_default=text("false"))
     created_at: Mapped[datetime]
     started_at: Mapped[datetime | None]
