@@ -202,7 +202,7 @@ G-EVAL-21.2 evaluation.md#21.2 closed
   Digests equal the golden ones, and change with counted bytes only.
 G-EVAL-21.3 evaluation.md#21.3 closed
   Each refusal of a format has a test, and five faults of one upload are five problems.
-G-EVAL-21.4 evaluation.md#21.4 open #4 the reasons and outcomes of model calls
+G-EVAL-21.4 evaluation.md#21.4 closed
   Each reason and outcome has a test through a real Job with a planted fault.
 G-EVAL-21.5 evaluation.md#21.5 closed
   Each reward row has a test through a real verifier in a real sandbox.

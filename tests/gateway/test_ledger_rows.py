@@ -13,6 +13,7 @@ from tests.gateway.world import StandIn, World, script, world_of
 from tollbar.budget import calls
 from tollbar.db.session import Database
 from tollbar.gateway import keys
+from tollbar.gateway.errors import Code, Refused
 from tollbar.gateway.prices import PriceBook
 from tollbar.gateway.providers import Provider
 
@@ -135,3 +136,23 @@ async def test_a_key_that_is_over_is_forgotten_and_a_living_one_is_not(world: Wo
         assert await keys.forget(session, world.clock.now() - timedelta(days=1)) == 1
     async with world.client(living) as client:
         assert (await client.post("/v1/chat/completions", json=CHAT)).status_code == 200
+
+
+async def test_a_call_that_cannot_be_sent_gives_back_what_it_reserved(world: World, provider: StandIn) -> None:
+    job, ready = await world.budget(USD), world.gateway.dispatch.secret_of
+
+    async def nothing(record: Provider, workspace_id: str) -> str | None:
+        raise Refused(Code.MODEL_NOT_ALLOWED, "the vault has no secret ACME")
+
+    async def broken(record: Provider, workspace_id: str) -> str | None:
+        raise RuntimeError
+
+    async with world.client(await world.key(job)) as client:
+        for secret_of, status in ((nothing, 400), (broken, 500), (ready, 200)):
+            world.gateway.dispatch.secret_of = secret_of
+            assert (await client.post("/v1/chat/completions", json=CHAT)).status_code == status
+    assert [(row["state"], row["outcome"]) for row in await world.rows()] == [
+        ("released", "not_sent"), ("released", "not_sent"), ("settled", "ok"),
+    ]  # fmt: skip
+    assert len(provider.asked) == 1
+    assert await world.money(job) == (COST, 0)

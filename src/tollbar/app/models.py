@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,6 +100,12 @@ def _file(path: Path, environ: Mapping[str, str]) -> ModelsFile:
 
 
 def _learn(redactor: Redactor, provider: Provider) -> None:
+    """Checks what of a record lies outside of it, and teaches the redactor its key."""
+    if provider.ca_file is not None:
+        try:
+            ssl.create_default_context(cafile=provider.ca_file)
+        except OSError as error:
+            raise InvalidModelsFile(f"provider {provider.id}.ca_file", f"cannot be read: {error}") from None
     if provider.secret.value is None:
         return
     value = provider.secret.value.get_secret_value()

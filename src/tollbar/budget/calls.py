@@ -219,6 +219,13 @@ async def release(session: AsyncSession, call_id: str, outcome: str, facts: Mapp
     return ended is not None
 
 
+async def withdraw(session: AsyncSession, call_id: str) -> bool:
+    """Gives back what was reserved for a call that will not be sent; False when it was sent, or has ended."""
+    return (
+        await store.end_call(session, call_id, CallState.RELEASED, "not_sent", 0, (CallState.RESERVED,))
+    ) is not None
+
+
 async def _end_sent(
     session: AsyncSession, call_id: str, outcome: str, cost_pusd: int | None, facts: Mapping[str, Any], *, priced: bool
 ) -> Ended | None:

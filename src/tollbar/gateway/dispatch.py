@@ -81,9 +81,14 @@ class Dispatch:
         give_back = await self._turn(read.asked.provider)
         try:
             sending = await self.metering.reserve(read.asked)
+        except BaseException:
+            give_back()
+            raise
+        try:
             return await self._begin(read, sending, give_back)
         except BaseException:
             give_back()
+            await to_the_end(self.metering.withdraw(sending))
             raise
 
     async def count(self, request: Request) -> Relay:

@@ -114,6 +114,15 @@ class Metering:
             if not await calls.mark_sent(session, sending.call.id):
                 raise Refused(Code.LEDGER_UNAVAILABLE, "the reservation of this call ended before it was sent")
 
+    async def withdraw(self, sending: Sending) -> None:
+        """Gives back what was reserved for a call that could not be sent; one that was sent is left to its settling."""
+        try:
+            async with self.database.transaction() as session:
+                await calls.withdraw(session, sending.call.id)
+        except SQLAlchemyError:
+            # It is released when it expires.
+            _log.exception("a reservation could not be given back", call=sending.call.id)
+
     async def note_refused(self, asked: Asked, code: Code) -> None:
         """Keeps a refusal that costs nothing and stops nothing as a row of its own; raises it of a key that is over."""
         async with self.database.transaction() as session:

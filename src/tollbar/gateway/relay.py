@@ -6,6 +6,7 @@ Reading is a task of its own. A client that is there slows it down; one that wen
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -95,12 +96,15 @@ Settle = Callable[[Ended], Awaitable[None]]
 
 
 def upstream_client(*, proxy: str | None = None, ca_file: str | None = None) -> httpx2.AsyncClient:
-    """Returns a client for providers: no environment, no redirects, the limits of this file."""
+    """Returns a client for providers: no environment, no redirects, the limits of this file.
+
+    Raises `OSError` for certificates that cannot be read.
+    """
     return httpx2.AsyncClient(
         trust_env=False,
         follow_redirects=False,
         proxy=proxy,
-        verify=True if ca_file is None else ca_file,
+        verify=True if ca_file is None else ssl.create_default_context(cafile=ca_file),
         timeout=httpx2.Timeout(connect=CONNECT_S, write=WRITE_S, pool=CONNECT_S, read=BETWEEN_BYTES_S),
         limits=httpx2.Limits(max_connections=None, keepalive_expiry=IDLE_CONNECTION_S),
     )
