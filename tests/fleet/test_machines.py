@@ -83,7 +83,7 @@ def test_a_worker_that_would_keep_artifacts_elsewhere_is_refused(fleet: Fleet, t
 
 
 def test_a_worker_beside_a_local_server_uses_its_database_and_ends_with_it(tmp_path: Path) -> None:
-    fleet = Fleet("", tmp_path, {})
+    fleet = Fleet("", tmp_path, {"TOLLBAR_DOCKER_HOST": "off"})
     try:
         server = fleet.process("up", "--port", "0", "--no-browser", "--no-demo").ready()
         worker = fleet.process("worker", "--slots", "2", folder=server.folder).ready()
