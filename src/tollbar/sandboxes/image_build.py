@@ -160,7 +160,9 @@ class _Building:
             self.workdir,
             dict(self.env),
             substitutions,
-            tuple(f"line {inert.line}: {inert.name}" for inert in self.plan.inert if inert.name != "comment"),
+            passed_over=tuple(
+                f"line {inert.line}: {inert.name}" for inert in self.plan.inert if inert.name != "comment"
+            ),
         )
 
     def _declare(self, step: Arg, into: dict[str, str | None]) -> None:

@@ -73,12 +73,12 @@ class ImageRef:
     env: Mapping[str, str]
     substitutions: tuple[Mapping[str, Any], ...] = ()
     """Each `{"kind": "base", "declared", "used"}` or `{"kind": "network", ...}`: never silent."""
+    passed_over: tuple[str, ...] = ()
+    """Instructions without effect here, as `line N: LABEL`."""
     services: Any = None
     """What stands beside the sandbox, in the words of the backend that has services; None: nothing."""
     neighbours: tuple[str, ...] = ()
     """Names of those services on the sandbox's own network: no proxy leads there."""
-    passed_over: tuple[str, ...] = ()
-    """Instructions without effect here, as `line N: LABEL`."""
 
 
 @dataclass(frozen=True)

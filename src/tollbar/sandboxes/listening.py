@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import socket
-
-import structlog
 
 from tollbar.sandboxes.entry_helper import LISTENING, REPLY
 from tollbar.sandboxes.errors import EnvironmentRefused
@@ -15,7 +14,7 @@ from tollbar.sandboxes.interface import Network, SandboxSpec, Serve
 from tollbar.sandboxes.process import readable
 from tollbar.sandboxes.starter import HOST_ENV, helper_program
 
-_log = structlog.get_logger()
+_log = logging.getLogger(__name__)
 
 
 def require_network(spec: SandboxSpec) -> None:

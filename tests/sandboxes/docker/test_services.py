@@ -187,7 +187,9 @@ volumes: {shared: }
 
 
 async def test_a_service_that_ends_or_is_not_healthy_is_named_with_what_it_said(with_services, sh):
-    broken = "services: {db: {image: tollbar/busybox:test, command: [sh, -c, 'echo no disk; exit 3']}}"
+    # Its health is asked for in a minute first: until then it is not ready, and it ends before.
+    late = "healthcheck: {test: [CMD, 'true'], interval: 60s}"
+    broken = f"services: {{db: {{image: tollbar/busybox:test, command: [sh, -c, 'echo no disk; exit 3'], {late}}}}}"
     sandbox = await with_services(broken, trial="trial_d")
     with pytest.raises(EnvironmentStartFailed, match=r"service db ended: exit code 3\. no disk"):
         await sh(sandbox, "true")
